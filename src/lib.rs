@@ -1,0 +1,31 @@
+//! Calltrail: audit-log analytics and anomaly detection for MCP tool calls.
+//!
+//! Data flows once, straight through: `tail` reads lines, `dialects` makes records of them, `correlate` joins the
+//! records into calls, `detect` finds what the rules look for, `store` keeps it all in DuckDB in one transaction a
+//! batch, `notify` mails and `web` shows. `daemon` wires them and owns clock, threads and signals. The README's
+//! architecture section is the long form of this map.
+
+/// What a tool can do: the shipped labels, the operator's, and guesses by name.
+pub mod catalogue;
+/// Records to calls.
+pub mod correlate;
+/// Rule text to compiled rules to findings.
+pub mod detect;
+/// Bytes to records, one file per log format.
+pub mod dialects;
+/// Secrets are masked here before anything is stored.
+pub mod mask;
+/// The words of the project as types.
+pub mod model;
+/// Mail: rendering, the outbox loop, SMTP.
+pub mod notify;
+/// Writes realistic logs in every dialect, with the truth beside them.
+pub mod simulate;
+/// DuckDB.
+pub mod store;
+/// Files: identity, rotation, reading positions.
+pub mod tail;
+/// Makes hostile text inert.
+pub mod untrusted;
+/// The dashboard.
+pub mod web;

@@ -1,0 +1,26 @@
+//! The words of Calltrail as types: records, calls, alerts and their ids. Pure data; nothing here reads a file or a clock.
+
+mod alert;
+mod call;
+mod ids;
+mod labels;
+mod outcome;
+mod record;
+mod time;
+mod view;
+
+pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Why, WitnessLine};
+pub use call::{Call, CallChange, Certainty, Discrepancy, JoinedBy, OrderKey, Ran, Sighting, Step};
+pub use ids::{AlertId, CallId, IdHasher, RecordId};
+pub use labels::{Label, LabelSource, Labels, Tri};
+pub use outcome::OutcomeClass;
+pub use record::{
+    ArgValue, ArgView, Args, Dialect, Line, Record, RecordKind, Reject, TimeQuality, Witness,
+};
+pub use time::Micros;
+pub use view::{
+    AlertView, DecisionView, EvidenceView, OutboxItem, RecordView, RejectView, SourceView, Totals,
+};
+
+/// A short string that many records share: cloning it copies a pointer.
+pub type Text = std::sync::Arc<str>;
