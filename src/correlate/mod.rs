@@ -119,56 +119,67 @@ impl Correlator {
 
     /// The stdio proxies' streams that have to be loaded before [`Correlator::plan_tools`] can be asked.
     pub fn plan_proxies(&self, records: &[Arc<Record>]) -> Vec<Need> {
+        let cutoff = self.cutoff(records);
         let times = records.iter().filter_map(|record| match scope_of(record)? {
-            ScopeRef::Proxy => Some((Scope::Proxy(Text::clone(&record.stream)), record.at?)),
+            ScopeRef::Proxy => {
+                let at = record.at?;
+                Some((Scope::Proxy(Text::clone(&record.stream)), at, at < cutoff))
+            }
             ScopeRef::Tool(_) => None,
         });
-        self.needs(times, self.cutoff(records))
+        self.needs(times)
     }
 
     /// The tools that have to be loaded before these records can be applied; `proxies` answers
     /// [`Correlator::plan_proxies`].
     pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
         let cutoff = self.cutoff(records);
-        let proxied = proxies.iter().flat_map(|loaded| &loaded.records);
-        let times = records.iter().chain(proxied).filter_map(|record| {
+        // What is loaded for a proxy's past or present needs its tools' past or present.
+        let proxied = proxies.iter().flat_map(|loaded| {
+            loaded.records.iter().map(|record| (record, loaded.need.to.is_some()))
+        });
+        let own = records.iter().map(|record| (record, record.at.is_some_and(|at| at < cutoff)));
+        let times = own.chain(proxied).filter_map(|(record, past)| {
             let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call)?;
-            Some((tool, record.at?))
+            Some((tool, record.at?, past))
         });
         // The first and the last time of a tool and minute are enough, and spare a name for every record.
         let mut minutes: FxHashMap<(&str, i64, bool), (Micros, Micros)> = FxHashMap::default();
-        for (tool, at) in times {
-            let minute = (tool, at.0.div_euclid(Micros::MINUTE), at < cutoff);
+        for (tool, at, past) in times {
+            let minute = (tool, at.0.div_euclid(Micros::MINUTE), past);
             let ends = minutes.entry(minute).or_insert((at, at));
             *ends = (ends.0.min(at), ends.1.max(at));
         }
-        let times = minutes.into_iter().flat_map(|((tool, ..), (first, last))| {
-            [first, last].map(|at| (Scope::Tool(Text::from(tool)), at))
+        let times = minutes.into_iter().flat_map(|((tool, _, past), (first, last))| {
+            [first, last].map(|at| (Scope::Tool(Text::from(tool)), at, past))
         });
-        self.needs(times, cutoff)
+        self.needs(times)
     }
 
-    /// One need for every run of times that memory does not hold.
-    fn needs(&self, times: impl Iterator<Item = (Scope, Micros)>, cutoff: Micros) -> Vec<Need> {
-        let mut by_scope: FxHashMap<Scope, Vec<Micros>> = FxHashMap::default();
-        for (scope, at) in times {
+    /// One need for every run of times that memory does not hold. Times come with whether they are joined apart.
+    fn needs(&self, times: impl Iterator<Item = (Scope, Micros, bool)>) -> Vec<Need> {
+        let mut by_scope: FxHashMap<Scope, Vec<(Micros, bool)>> = FxHashMap::default();
+        for (scope, at, past) in times {
             let held = self.memory.holds(&scope);
             if (held && at >= self.floor) || (!held && self.complete) {
                 continue;
             }
-            by_scope.entry(scope).or_default().push(at);
+            by_scope.entry(scope).or_default().push((at, past));
         }
         let mut needs = Vec::new();
         for (scope, mut times) in by_scope {
             times.sort_unstable();
-            let (past, recent) = times.split_at(times.partition_point(|at| *at < cutoff));
+            let of_kind = |wanted: bool| {
+                times.iter().filter(move |(_, past)| *past == wanted).map(|(at, _)| *at)
+            };
+            let past: Vec<Micros> = of_kind(true).collect();
             for run in past.chunk_by(|left, right| right.since(*left) <= 2 * REACH_MICROS) {
                 let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
                 let (from, to) = (first.minus(REACH_MICROS), last.plus(REACH_MICROS));
                 needs.push(Need { of: scope.clone(), from, to: Some(to) });
             }
-            if let Some(first) = recent.first() {
-                let from = (*first).min(self.floor).minus(REACH_MICROS);
+            if let Some(first) = of_kind(false).next() {
+                let from = first.min(self.floor).minus(REACH_MICROS);
                 needs.push(Need { of: scope, from, to: None });
             }
         }
@@ -179,11 +190,8 @@ impl Correlator {
     /// Records before this time are joined apart from memory, among neighbours that are loaded for them: so far
     /// before everything that memory holds, or that is loaded into it, that the two have nothing to do with each other.
     fn cutoff(&self, records: &[Arc<Record>]) -> Micros {
-        let mut late: Vec<Micros> = records
-            .iter()
-            .filter_map(|record| record.at)
-            .filter(|at| *at < self.floor)
-            .collect();
+        let mut late: Vec<Micros> =
+            records.iter().filter_map(|record| record.at).filter(|at| *at < self.floor).collect();
         if late.is_empty() {
             return Micros(i64::MIN);
         }
@@ -211,10 +219,8 @@ impl Correlator {
                 self.memory.restore(loaded, &self.clocks);
             }
         }
-        let (old, recent): (Vec<_>, Vec<_>) = records
-            .iter()
-            .cloned()
-            .partition(|record| record.at.is_some_and(|at| at < cutoff));
+        let (old, recent): (Vec<_>, Vec<_>) =
+            records.iter().cloned().partition(|record| record.at.is_some_and(|at| at < cutoff));
         self.memory.add(&recent, &self.clocks, &mut diff);
         past.add(&old, &self.clocks, &mut diff);
         // What only the past knows of is stored, but not held.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::unit::{Unit, record_order};
-use crate::model::{Micros, OutcomeClass, Record, RecordKind};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::model::{Micros, OutcomeClass, Record, RecordId, RecordKind, Step};
 
 /// A request without a reply for so long is given up: its reply was lost.
 const WAIT_MICROS_MAX: i64 = Micros::HOUR;
@@ -43,13 +45,19 @@ impl ProxyState {
             .rposition(|seen| seen.waiting == 0)
             .map_or(0, |index| index + 1);
         let old = self.records.split_off(start);
-        let gone: Vec<Unit> = old.iter().filter_map(|seen| seen.unit.clone()).collect();
+        let mut gone: Vec<Unit> = old.iter().filter_map(|seen| seen.unit.clone()).collect();
         let mut all: Vec<Arc<Record>> =
             old.into_iter().map(|seen| seen.record).chain(records).collect();
         all.sort_by_key(|record| record_order(record));
         all.dedup_by_key(|record| record.id);
         let rerun = run(all);
-        let new = rerun.iter().filter_map(|seen| seen.unit.clone()).collect();
+        let mut new: Vec<Unit> = rerun.iter().filter_map(|seen| seen.unit.clone()).collect();
+        // Most of the run is as it was, and may be forgotten elsewhere.
+        let before: FxHashMap<RecordId, Vec<Step>> =
+            gone.iter().map(|unit| (unit.base.id, unit.steps.clone())).collect();
+        new.retain(|unit| before.get(&unit.base.id) != Some(&unit.steps));
+        let changed: FxHashSet<RecordId> = new.iter().map(|unit| unit.base.id).collect();
+        gone.retain(|unit| changed.contains(&unit.base.id));
         self.records.extend(rerun);
         (gone, new)
     }
@@ -61,9 +69,11 @@ impl ProxyState {
     /// Forgets runs that ended before `floor`.
     pub(super) fn forget(&mut self, floor: Micros) {
         let old = self.records.partition_point(|seen| record_order(&seen.record).0 < floor);
-        if let Some(end) = self.records[..old].iter().rposition(|seen| seen.waiting == 0) {
-            self.records.drain(..=end);
-        }
+        let given_up = self
+            .records
+            .partition_point(|seen| record_order(&seen.record).0 < floor.minus(WAIT_MICROS_MAX));
+        let ended = self.records[..old].iter().rposition(|seen| seen.waiting == 0);
+        self.records.drain(..given_up.max(ended.map_or(0, |end| end + 1)));
     }
 }
 

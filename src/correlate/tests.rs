@@ -281,7 +281,7 @@ proptest! {
         for (batch, again) in shuffled.chunks(batch).zip(restart) {
             model.feed(&mut correlator, batch);
             if again {
-                let newest = model.calls.values().filter_map(|call| call.at).max();
+                let newest = model.records.iter().filter_map(|record| record.at).max();
                 correlator = Correlator::new(Clocks::default(), newest);
             }
         }

@@ -235,37 +235,17 @@ impl ToolState {
             .unwrap_or(0)
     }
 
-    /// Forgets what ended before `floor`; open units stay for an hour longer.
+    /// Forgets what ended before `floor`; what an open unit belongs to stays for an hour longer.
     pub(super) fn forget(&mut self, floor: Micros) {
         let open_floor = floor.minus(Micros::HOUR);
-        let mut dropped = Vec::new();
-        let mut run: Vec<UnitKey> = Vec::new();
-        let mut reach = Micros(i64::MIN);
-        for (key, entry) in &self.units {
-            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                dropped.append(&mut run);
-            }
-            if key.0 >= floor {
-                break;
-            }
-            reach = reach.max(entry.to);
-            run.push(*key);
-        }
-        if run.len() > COMPONENT_UNITS_MAX {
-            // A run that never ends is cut at marks anyway: what lies before the last one can go.
-            let mark = floor.0 - floor.0.rem_euclid(MARKS_MICROS[0]);
-            run.retain(|key| key.0.0 < mark);
-            dropped.append(&mut run);
-        } else if reach.plus(2 * JOIN_SLACK_MICROS) < floor {
-            dropped.append(&mut run);
-        }
-        for key in dropped {
-            let keep = self
-                .units
-                .get(&key)
-                .is_some_and(|entry| entry.unit.is_open() && key.0 >= open_floor);
-            if !keep {
-                self.units.remove(&key);
+        for run in self.ended_runs(floor) {
+            let awaited = run.iter().filter_map(|key| self.units.get_key_value(key));
+            let mut awaited =
+                awaited.filter(|(key, entry)| entry.unit.is_open() && key.0 >= open_floor);
+            if awaited.next().is_none() {
+                for key in run {
+                    self.units.remove(&key);
+                }
             }
         }
         let units = &self.units;
@@ -291,6 +271,33 @@ impl ToolState {
         self.large_slots.retain(|(level, slot)| {
             MARKS_MICROS.get(*level).is_some_and(|mark| (slot + 1) * mark >= open_floor.0)
         });
+    }
+
+    /// The components, or pieces of those too large, that nothing from `floor` on can join.
+    fn ended_runs(&self, floor: Micros) -> Vec<Vec<UnitKey>> {
+        let mut ended = Vec::new();
+        let mut run: Vec<UnitKey> = Vec::new();
+        let mut reach = Micros(i64::MIN);
+        for (key, entry) in &self.units {
+            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
+                ended.push(std::mem::take(&mut run));
+            }
+            if key.0 >= floor {
+                break;
+            }
+            reach = reach.max(entry.to);
+            run.push(*key);
+        }
+        if run.len() > COMPONENT_UNITS_MAX {
+            let slot = |at: Micros| at.0.div_euclid(MARKS_MICROS[0]);
+            run.retain(|key| slot(key.0) < slot(floor));
+            ended.extend(
+                run.chunk_by(|left, right| slot(left.0) == slot(right.0)).map(<[_]>::to_vec),
+            );
+        } else if reach.plus(2 * JOIN_SLACK_MICROS) < floor {
+            ended.push(run);
+        }
+        ended
     }
 
     pub(super) fn oldest(&self) -> Option<Micros> {
