@@ -4,8 +4,8 @@ use calltrail::model::{
     AlertId, AlertState, AlertView, CallId, EvidenceView, Level, Micros, OutcomeClass, Ran, Why,
 };
 use calltrail::notify::{
-    Login, MailConfig, Mailer, Secret, SendResult, SmtpConfig, Transport, compose, message_id,
-    probe, render,
+    Login, MailConfig, Mailer, Secret, Security, SendResult, SmtpConfig, Transport, compose,
+    message_id, probe, render,
 };
 
 use crate::smtp_server::{PASSWORD, RealSmtp, USERNAME};
@@ -73,10 +73,9 @@ fn alert() -> AlertView {
 
 async fn send(smtp: SmtpConfig) -> SendResult {
     let config = config(smtp);
-    let from = "Calltrail <calltrail@example.org>".parse().expect("a mailbox");
     let id = message_id(alert().id, RECIPIENT, config.domain());
     let rendered = render(&alert(), &config).expect("it renders");
-    let mail = compose(&rendered, &from, RECIPIENT, &id, NOW).expect("it composes");
+    let mail = compose(&rendered, &config, RECIPIENT, &id, NOW).expect("it composes");
     Mailer::new(config).expect("a mailer").send_once(&mail).await
 }
 
@@ -98,6 +97,18 @@ async fn an_alert_arrives_encrypted_and_whole() {
     ] {
         assert!(mails[0].contains(part), "{part} is missing in {}", mails[0]);
     }
+}
+
+#[tokio::test]
+async fn tls_from_the_first_byte_works_too() {
+    let server = RealSmtp::start_with(Security::Tls);
+    let steps = probe(config(server.config()), Some("bob@example.org"), NOW).await;
+    let told: Vec<(&str, bool)> =
+        steps.iter().map(|step| (step.step, step.result.is_ok())).collect();
+    let names = ["connect", "TLS", "login", "sender", "recipient", "data"];
+    assert_eq!(told, names.map(|name| (name, true)), "{steps:?}");
+    assert_eq!(send(server.config()).await, SendResult::Sent);
+    assert_eq!(server.mails().len(), 2);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A real mail server (aiosmtpd) that wants STARTTLS and a login, for the tests of mail.
+//! A real mail server (aiosmtpd) that wants encryption and a login, for the tests of mail.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -18,13 +18,19 @@ pub(crate) struct RealSmtp {
     stdin: Option<ChildStdin>,
     folder: tempfile::TempDir,
     pub(crate) port: u16,
+    security: Security,
     /// The certificate to trust, in PEM.
     pub(crate) root_pem: Vec<u8>,
 }
 
 impl RealSmtp {
-    /// Starts the server with a certificate of its own for `localhost`; returns once it listens.
+    /// A server that wants STARTTLS.
     pub(crate) fn start() -> Self {
+        Self::start_with(Security::StartTls)
+    }
+
+    /// Starts a server with a certificate of its own for `localhost`; returns once it listens.
+    pub(crate) fn start_with(security: Security) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = |name: &str| folder.path().join(name);
         let identity = rcgen::generate_simple_self_signed(["localhost".to_owned()])
@@ -45,6 +51,7 @@ impl RealSmtp {
             .arg(path("key.pem"))
             .args(["--user", USERNAME, "--password", PASSWORD, "--folder"])
             .arg(path("mails"))
+            .args((security == Security::Tls).then_some("--implicit-tls"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -56,7 +63,7 @@ impl RealSmtp {
         assert_eq!(ready, "ready\n", "the mail server did not start; its error is above");
         let port = fs::read_to_string(path("port")).expect("the port file");
         let port = port.parse().expect("a port number");
-        Self { process, stdin, folder, port, root_pem }
+        Self { process, stdin, folder, port, security, root_pem }
     }
 
     /// How to reach it with the right certificate and login.
@@ -65,7 +72,7 @@ impl RealSmtp {
         SmtpConfig {
             host: "localhost".to_owned(),
             port: self.port,
-            security: Security::StartTls,
+            security: self.security,
             login: Some(Login { username: USERNAME.to_owned(), password }),
             extra_root_pem: Some(self.root_pem.clone()),
         }

@@ -205,7 +205,7 @@ async fn deliver_one(
     // The date is that of the alert's mail and not of the attempt, so that every attempt is the
     // same mail.
     let composed = render(alert, config).and_then(|rendered| {
-        compose(&rendered, config.from(), &item.recipient, &item.message_id, item.created_at)
+        compose(&rendered, config, &item.recipient, &item.message_id, item.created_at)
     });
     let mail = match composed {
         Ok(mail) => mail,

@@ -115,7 +115,7 @@ fn trial_mail(config: &MailConfig, recipient: &str, now: Micros) -> Result<Mail,
     let mut hasher = IdHasher::new("trial-mail");
     hasher.text(recipient).number(now.0.unsigned_abs());
     let id = format!("<test.{}@{}>", AlertId::from_hasher(&hasher), config.domain());
-    compose(&rendered, config.from(), recipient, &id, now)
+    compose(&rendered, config, recipient, &id, now)
 }
 
 #[cfg(test)]

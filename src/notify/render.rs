@@ -105,7 +105,7 @@ pub(super) fn machine_headers(domain: &str) -> Vec<(&'static str, String)> {
 /// Addresses a rendered mail. The date is the caller's; the message id is the one the outbox holds.
 pub fn compose(
     rendered: &RenderedMail,
-    from: &Mailbox,
+    config: &MailConfig,
     recipient: &str,
     message_id: &str,
     date: Micros,
@@ -115,7 +115,7 @@ pub fn compose(
     let mut builder = Message::builder()
         .date(UNIX_EPOCH + Duration::from_secs(seconds))
         .message_id(Some(message_id.to_owned()))
-        .from(from.clone())
+        .from(config.from().clone())
         .to(Mailbox::new(None, to))
         .subject(rendered.subject.clone());
     for (name, value) in &rendered.headers {

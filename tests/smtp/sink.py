@@ -1,4 +1,4 @@
-"""A mail server for the tests: takes mail over STARTTLS from one known user.
+"""A mail server for the tests: takes encrypted mail from one known user.
 
 Every message is kept as a file. One line, "ready", is printed once the port file is written;
 nothing secret is. The server ends when its standard input is closed, so that it never outlives
@@ -11,6 +11,7 @@ import logging
 import os
 import ssl
 import sys
+import warnings
 
 from aiosmtpd.smtp import SMTP, AuthResult
 
@@ -35,6 +36,7 @@ def read_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("port-file", "cert", "key", "user", "password", "folder"):
         parser.add_argument("--" + name, required=True)
+    parser.add_argument("--implicit-tls", action="store_true")
     return parser.parse_args()
 
 
@@ -53,15 +55,17 @@ async def serve(arguments):
         return SMTP(
             keeper,
             hostname="localhost",
-            tls_context=tls,
-            require_starttls=True,
+            tls_context=None if arguments.implicit_tls else tls,
+            require_starttls=not arguments.implicit_tls,
             auth_required=True,
-            auth_require_tls=True,
+            # The protocol counts TLS that came before it as none.
+            auth_require_tls=not arguments.implicit_tls,
             authenticator=authenticate,
         )
 
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(protocol, "127.0.0.1", 0)
+    first = tls if arguments.implicit_tls else None
+    server = await loop.create_server(protocol, "127.0.0.1", 0, ssl=first)
     with open(arguments.port_file, "w", encoding="ascii") as file:
         file.write(str(server.sockets[0].getsockname()[1]))
     print("ready", flush=True)
@@ -69,6 +73,8 @@ async def serve(arguments):
     server.close()
 
 
-# Refused handshakes and logins are what the tests are about; their traces would read like failures.
+# Refused handshakes and logins are what the tests are about, and so is a server that does not know
+# of its TLS; traces and warnings about them would read like failures.
 logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
 asyncio.run(serve(read_arguments()))

@@ -11,7 +11,7 @@ use crate::notify::{compose, fixture, render};
 fn mail(config: &MailConfig) -> Mail {
     let rendered = render(&fixture::trifecta(), config).unwrap();
     let owed = fixture::owed("ann@example.org");
-    compose(&rendered, config.from(), &owed.recipient, &owed.message_id, Micros(0)).unwrap()
+    compose(&rendered, config, &owed.recipient, &owed.message_id, Micros(0)).unwrap()
 }
 
 async fn send(config: MailConfig) -> SendResult {

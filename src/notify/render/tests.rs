@@ -17,7 +17,7 @@ fn rendered(alert: &AlertView) -> RenderedMail {
 
 fn composed(alert: &AlertView) -> Mail {
     let id = message_id(alert.id, "ann@example.org", "example.org");
-    compose(&rendered(alert), config().from(), "ann@example.org", &id, DATE).unwrap()
+    compose(&rendered(alert), &config(), "ann@example.org", &id, DATE).unwrap()
 }
 
 /// Everything a recipient can see or decode.
@@ -152,13 +152,13 @@ fn ids_are_stable_and_differ_by_recipient() {
 fn a_date_out_of_range_is_held_at_its_end() {
     let mail = rendered(&fixture::trifecta());
     for date in [Micros(i64::MIN), Micros(-1), Micros(i64::MAX)] {
-        assert!(compose(&mail, config().from(), "a@example.org", "<1@x>", date).is_ok());
+        assert!(compose(&mail, &config(), "a@example.org", "<1@x>", date).is_ok());
     }
 }
 
 #[test]
 fn a_bad_recipient_is_an_error() {
     let mail = rendered(&fixture::trifecta());
-    let composed = compose(&mail, config().from(), "a@b\r\nBcc: c@d", "<1@x>", DATE);
+    let composed = compose(&mail, &config(), "a@b\r\nBcc: c@d", "<1@x>", DATE);
     assert!(matches!(composed, Err(RenderError::Recipient)));
 }
