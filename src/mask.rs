@@ -1,8 +1,9 @@
 //! Secrets are masked here before anything is stored or shown.
 //!
-//! Three layers: values under a secret name, at any depth and inside JSON that sits in a string; tokens that show
-//! themselves by their form; `name=value` in prose. It is a net and no proof: a secret in a field with an innocent name
-//! and without a known form passes. Nothing here decides who may see what.
+//! Three layers: values under a secret name, at any depth and inside JSON that sits in a string;
+//! tokens that show themselves by their form; `name=value` in prose. It is a net and no proof: a
+//! secret in a field with an innocent name and without a known form passes. Nothing here decides
+//! who may see what.
 
 mod json_text;
 mod names;
@@ -15,7 +16,8 @@ pub use names::is_secret_name;
 /// What stands where a secret stood.
 pub const MASKED: &str = "[masked]";
 
-/// How many layers of JSON inside strings are looked into; deeper ones are still searched for patterns.
+/// How many layers of JSON inside strings are looked into; deeper ones are still searched for
+/// patterns.
 const NESTING_MAX: u32 = 3;
 
 /// The text with its secrets masked; borrowed when it holds none, which is found out cheaply.
@@ -23,8 +25,8 @@ pub fn mask_text(text: &str) -> Cow<'_, str> {
     mask_nested(text, NESTING_MAX)
 }
 
-/// A raw line with its secrets masked, still readable; bytes that are not UTF-8 are replaced. Works on text that is
-/// cut off or no JSON at all.
+/// A raw line with its secrets masked, still readable; bytes that are not UTF-8 are replaced. Works
+/// on text that is cut off or no JSON at all.
 pub fn mask_line(line: &[u8]) -> String {
     mask_text(&String::from_utf8_lossy(line)).into_owned()
 }
@@ -124,13 +126,20 @@ mod tests {
         assert_eq!(mask_line(b"\xff password=x"), "\u{fffd} password=[masked]");
     }
 
-    proptest::proptest! {
-        #[test]
-        fn masking_twice_changes_nothing_more(text in "[a-z\"':={}\\[\\], \\\\]{0,40}(password|token)?[a-z\"':={}, \\\\]{0,40}") {
-            let once = mask_text(&text).into_owned();
-            proptest::prop_assert_eq!(mask_text(&once), once.as_str());
+    #[test]
+    fn what_is_masked_stays_as_it_is() {
+        for text in [
+            r#"{"password":"[masked]","raw":"{\"token\":\"[masked]\""}"#,
+            "password=[masked]&x=1",
+            "Cookie: [masked]",
+            "https://[masked]@example.test",
+            r#"{"password":"#,
+        ] {
+            check(text, text);
         }
+    }
 
+    proptest::proptest! {
         #[test]
         fn any_bytes_can_be_masked(bytes: Vec<u8>) {
             mask_line(&bytes);

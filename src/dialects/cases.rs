@@ -1,7 +1,6 @@
-//! Runs the cases under `tests/dialects`: every `.jsonl` is parsed line by line and rendered beside it as `.expect`.
-//! `UPDATE_EXPECT=1` writes the expected texts anew.
+//! Runs the cases under `tests/dialects`: every `.jsonl` is parsed line by line and rendered beside
+//! it as `.expect`. `UPDATE_EXPECT=1` writes the expected texts anew.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,13 +29,16 @@ fn every_case_reads_as_expected() {
     for case in cases {
         let mut parser = parser();
         let lines = fs::read(&case).unwrap();
-        let shown: String = lines
-            .strip_suffix(b"\n")
-            .unwrap_or(&lines)
-            .split(|byte| *byte == b'\n')
-            .enumerate()
-            .map(|(index, line)| format!("{} {}\n", index + 1, render(&parse(&mut parser, line))))
-            .collect();
+        let mut shown = String::new();
+        let lines = lines.strip_suffix(b"\n").unwrap_or(&lines).split(|byte| *byte == b'\n');
+        for (index, line) in lines.enumerate() {
+            shown.extend([
+                (index + 1).to_string().as_str(),
+                " ",
+                &render(&parse(&mut parser, line)),
+                "\n",
+            ]);
+        }
         let expect = case.with_extension("expect");
         #[expect(clippy::disallowed_methods, reason = "the switch of this test alone")]
         if std::env::var("UPDATE_EXPECT").is_ok() {
@@ -68,31 +70,31 @@ fn render(parsed: &Parsed) -> String {
         }
         Parsed::Record(record) => record,
     };
-    let mut out = format!(
-        "{} {} {} {} {:?}",
-        record.dialect.as_str(),
-        record.witness.as_str(),
-        record.kind.as_str(),
-        record.class.as_str(),
-        record.code
-    );
     let at = record.at.map_or_else(|| "-".to_owned(), |at| at.to_string());
-    let _ = write!(out, "\n    at {at} {}", record.time_quality.as_str());
-    render_fields(&mut out, record);
-    render_args(&mut out, &record.args);
+    let mut lines = vec![
+        format!(
+            "{} {} {} {} {:?}",
+            record.dialect.as_str(),
+            record.witness.as_str(),
+            record.kind.as_str(),
+            record.class.as_str(),
+            record.code
+        ),
+        format!("at {at} {}", record.time_quality.as_str()),
+    ];
+    lines.extend(render_fields(record));
+    lines.extend(render_args(&record.args));
     if !record.flags.is_empty() {
-        let _ = write!(out, "\n    flags {:?}", record.flags);
+        lines.push(format!("flags {:?}", record.flags));
     }
     if !record.also.is_empty() {
-        let _ = write!(out, "\n    also {:?}", record.also);
+        lines.push(format!("also {:?}", record.also));
     }
-    if let Some(extra) = &record.extra {
-        let _ = write!(out, "\n    extra {extra}");
-    }
-    out
+    lines.extend(record.extra.as_ref().map(|extra| format!("extra {extra}")));
+    lines.join("\n    ")
 }
 
-fn render_fields(out: &mut String, record: &Record) {
+fn render_fields(record: &Record) -> Option<String> {
     let fields = [
         ("tool", &record.tool),
         ("server", &record.server),
@@ -105,49 +107,84 @@ fn render_fields(out: &mut String, record: &Record) {
         ("tenant", &record.tenant),
         ("session", &record.session),
     ];
-    let mut lead = "\n    ";
-    for (name, value) in fields {
-        if let Some(value) = value {
-            let _ = write!(out, "{lead}{name}={value:?}");
-            lead = " ";
-        }
-    }
-    if let Some(duration_ms) = record.duration_ms {
-        let _ = write!(out, "{lead}ms={duration_ms}");
-    }
+    let texts = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!("{name}={:?}", value.as_ref()?)))
+        .chain(record.duration_ms.map(|duration_ms| format!("ms={duration_ms}")));
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
 }
 
-fn render_args(out: &mut String, args: &Args) {
+fn render_args(args: &Args) -> Option<String> {
     if *args == Args::default() {
-        return;
+        return None;
     }
-    let _ = write!(out, "\n    args {:?}", args.view);
+    let mut parts = vec![format!("args {}", format!("{:?}", args.view).to_lowercase())];
     for value in &args.values {
-        let _ = write!(out, " {}={}", value.name, value.text);
-        if value.summarised {
-            let _ = write!(out, "(summary of {:?})", value.chars);
-        }
+        let summary = value.chars.filter(|_| value.summarised);
+        let summary = summary.map(|chars| format!("(summary of {chars})")).unwrap_or_default();
+        parts.push(format!("{}={}{summary}", value.name, value.text));
     }
     if !args.dropped.is_empty() {
-        let _ = write!(out, " dropped {:?}", args.dropped);
+        parts.push(format!("dropped {:?}", args.dropped));
     }
+    Some(parts.join(" "))
 }
 
 /// A line of one of the dialects with parts that are likely to break something.
 fn hostile_line() -> impl Strategy<Value = String> {
     let key = prop::sample::select(vec![
-        "actor", "direction", "decision", "tool", "args", "params", "dropped", "outcome", "detail",
-        "ts", "time", "raw", "caller", "flags", "subject", "tenant", "request_id", "duration_ms",
-        "traceparent", "parse_error", "method", "x", "password",
+        "actor",
+        "direction",
+        "decision",
+        "tool",
+        "args",
+        "params",
+        "dropped",
+        "outcome",
+        "detail",
+        "ts",
+        "time",
+        "raw",
+        "caller",
+        "flags",
+        "subject",
+        "tenant",
+        "request_id",
+        "duration_ms",
+        "traceparent",
+        "parse_error",
+        "method",
+        "x",
+        "password",
     ]);
     let value = prop::sample::select(vec![
-        "null", "true", "0", "-1e300", "1764400000.25", "\"\"", "\"-\"", "\"client\"",
-        "\"server\"", "\"client->server\"", "\"server->client\"", "\"INPUT ACCEPTED\"", "\"ok\"",
-        "{}", "[]", "[\"a\",1]", "{\"a\":{\"b\":[1]},\"a\":2}", "\"{\\\"id\\\":1,\\\"res\"",
-        "\"\\u0000\"", "\"<5 chars>\"", "\"a,,b\"", "\"00-\"",
+        "null",
+        "true",
+        "0",
+        "-1e300",
+        "1764400000.25",
+        "\"\"",
+        "\"-\"",
+        "\"client\"",
+        "\"server\"",
+        "\"client->server\"",
+        "\"server->client\"",
+        "\"INPUT ACCEPTED\"",
+        "\"ok\"",
+        "{}",
+        "[]",
+        "[\"a\",1]",
+        "{\"a\":{\"b\":[1]},\"a\":2}",
+        "\"{\\\"id\\\":1,\\\"res\"",
+        "\"\\u0000\"",
+        "\"<5 chars>\"",
+        "\"a,,b\"",
+        "\"00-\"",
     ]);
     prop::collection::vec((key, value), 0..12).prop_map(|pairs| {
-        let pairs: Vec<String> = pairs.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+        let pairs: Vec<String> =
+            pairs.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
         format!("{{{}}}", pairs.join(","))
     })
 }
@@ -180,7 +217,9 @@ proptest! {
     #[test]
     fn a_secret_under_a_secret_name_never_shows(
         secret in "canary[a-zA-Z0-9+/=_-]{8,60}",
-        name in prop::sample::select(vec!["password", "API-Key", "accessToken", "client_secret", "Cookie"]),
+        name in prop::sample::select(vec![
+            "password", "API-Key", "accessToken", "client_secret", "Cookie",
+        ]),
         wrap in prop::sample::select(vec![
             "\"SECRET\"", "[1,\"SECRET\"]", "{\"value\":\"SECRET\"}", "\"a SECRET b\"",
         ]),
@@ -198,7 +237,7 @@ proptest! {
             r#"{"actor":"client","tool":"t","args":{"body":TEXT},"outcome":"ASK"}"#,
             r#"{"hello":ARGS}"#,
             r#"{"hello":TEXT"#,
-            r#"not json ARGS"#,
+            "not json ARGS",
         ]),
     ) {
         let mut args = format!("{{\"{name}\":{}}}", wrap.replace("SECRET", &secret));

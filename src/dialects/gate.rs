@@ -5,7 +5,8 @@ use super::json::Json;
 use super::reading::Reading;
 use crate::model::{Record, RecordKind, Witness};
 
-/// A tool with its outcome, and what only a gate says: who called, flags, or a request with its duration.
+/// A tool with its outcome, and what only a gate says: who called, flags, or a request with its
+/// duration.
 pub(super) fn fits(fields: &Fields<'_>) -> bool {
     let has_duration = || super::GATE_DURATION_KEYS.iter().any(|key| fields.has(key));
     has_call(fields)

@@ -1,5 +1,6 @@
-//! JSON as the dialects need it: borrowed from the line, with every pair of an object kept in its order. An ordinary map
-//! would silently drop the earlier values of a duplicated key, and with them what an attacker wants unseen.
+//! JSON as the dialects need it: borrowed from the line, with every pair of an object kept in its
+//! order. An ordinary map would silently drop the earlier values of a duplicated key, and with them
+//! what an attacker wants unseen.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,7 +19,8 @@ pub(super) enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Reads a text that is one JSON value and nothing else. The error says what is wrong and holds nothing of the text.
+/// Reads a text that is one JSON value and nothing else. The error says what is wrong and holds
+/// nothing of the text.
 pub(super) fn parse(text: &str) -> Result<Json<'_>, String> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Json::deserialize(&mut deserializer).map_err(|error| describe(&error))?;
@@ -100,7 +102,13 @@ fn push_escaped(out: &mut String, character: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+        control if control < ' ' => {
+            let code = u32::from(control);
+            out.push_str("\\u00");
+            out.extend(
+                [code / 16, code % 16].map(|digit| char::from_digit(digit, 16).unwrap_or('0')),
+            );
+        }
         other => out.push(other),
     }
 }

@@ -1,6 +1,7 @@
-//! Raw lines to records: one file per log format, and one table that tells which a line is in by its keys. Formats may be
-//! mixed in one file. Pure: a line, its stream's name and the time of reading go in, a [`Parsed`] comes out; a line that
-//! cannot be read is data ([`Reject`]), never an error. `README.md` here says how to add a format.
+//! Raw lines to records: one file per log format, and one table that tells which a line is in by
+//! its keys. Formats may be mixed in one file. Pure: a line, its stream's name and the time of
+//! reading go in, a [`Parsed`] comes out; a line that cannot be read is data ([`Reject`]), never an
+//! error. `README.md` here says how to add a format.
 
 #[cfg(test)]
 mod cases;
@@ -33,7 +34,8 @@ use crate::untrusted::display_untrusted;
 /// Longest head of a rejected line, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// How far behind the head secrets are looked for, so that one which the cut goes through is still known.
+/// How far behind the head secrets are looked for, so that one which the cut goes through is still
+/// known.
 const HEAD_MARGIN_BYTES: usize = 4 * 1024;
 
 /// Most keys a reject's reason names, and the characters of each.
@@ -105,21 +107,22 @@ pub enum Parsed {
     Reject(Reject),
 }
 
-/// Makes records of lines. It remembers texts it has seen, within bounds, to share them; nothing else carries over from
-/// line to line.
+/// Makes records of lines. It remembers texts it has seen, within bounds, to share them; nothing
+/// else carries over from line to line.
 pub struct Parser {
     texts: Texts,
     words: Words,
 }
 
 impl Parser {
-    /// `hash_key` keys the hashes of argument values; `words` are outcome words of the configuration, which win over the
-    /// common ones.
+    /// `hash_key` keys the hashes of argument values; `words` are outcome words of the
+    /// configuration, which win over the common ones.
     pub fn new(hash_key: [u8; 32], words: Vec<(String, OutcomeClass)>) -> Self {
         Self { texts: Texts::new(hash_key), words: Words::new(words) }
     }
 
-    /// Reads one line of `stream`. `now` is when it was read: a time more than a minute ahead of it is kept but marked.
+    /// Reads one line of `stream`. `now` is when it was read: a time more than a minute ahead of it
+    /// is kept but marked.
     pub fn parse(&mut self, line: &Line<'_>, stream: &Text, now: Micros) -> Parsed {
         let bytes = line.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line.bytes).trim_ascii();
         if bytes.is_empty() {
@@ -163,7 +166,8 @@ impl Parser {
     }
 }
 
-/// The record with the fields that a line of any dialect may carry; of what kind it is, the dialect says.
+/// The record with the fields that a line of any dialect may carry; of what kind it is, the dialect
+/// says.
 fn shared_fields(
     reading: &mut Reading<'_, '_>,
     shape: &Shape,
@@ -228,8 +232,8 @@ fn unknown_shape(fields: &Fields<'_>) -> String {
         more => format!(" and {more} more").into(),
     };
     format!(
-        "no known format has these keys: {}{more}. Known: {}. Any other format needs a field map in the \
-         configuration",
+        "no known format has these keys: {}{more}. Known: {}. Any other format needs a field map in \
+         the configuration",
         if named.is_empty() { "(none)".to_owned() } else { named.join(", ") },
         known.join("; ")
     )

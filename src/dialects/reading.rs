@@ -1,5 +1,5 @@
-//! One line being read: what every dialect does alike. Dialects take their fields through it, so that duplicated keys,
-//! odd types, over-long texts and secrets are handled once and for all.
+//! One line being read: what every dialect does alike. Dialects take their fields through it, so
+//! that duplicated keys, odd types, over-long texts and secrets are handled once and for all.
 
 use std::borrow::Cow;
 
@@ -69,10 +69,10 @@ impl<'a, 'p> Reading<'a, 'p> {
         self.added.push((key, json));
     }
 
-    /// Takes a text that comes again and again, from the first of `keys` that has one. `field` is the rule language's
-    /// name, under which every further value is kept.
+    /// Takes a text that comes again and again, from the first of `keys` that has one. `field` is
+    /// the rule language's name, under which every further value is kept.
     pub(super) fn name(&mut self, keys: &[&str], field: &'static str) -> Option<Text> {
-        self.take_text(keys, field, |texts, text| texts.shared(text))
+        self.take_text(keys, field, Texts::shared)
     }
 
     /// Takes a text that names one thing only, such as a request id.
@@ -171,23 +171,24 @@ impl<'a, 'p> Reading<'a, 'p> {
         record.flags = self.flags;
     }
 
-    /// Takes the outcome's word and what it means; the detail of a denial can say that a person refused.
+    /// Takes the outcome's word and what it means; the detail of a denial can say that a person
+    /// refused.
     pub(super) fn outcome(&mut self, record: &mut Record, detail: Option<&str>) {
         let code = self.name(&["outcome"], "code");
         record.code = code.unwrap_or_else(|| self.texts.shared("").text);
         record.class = self.words.class_with_detail(&record.code, detail);
     }
 
-    /// Takes the arguments from `key`: an object of values or a list of names; `dropped` are names of further ones.
-    /// The values of a duplicated key are all kept: an argument must not be hidden behind a second one.
+    /// Takes the arguments from `key`: an object of values or a list of names; `dropped` are names
+    /// of further ones. The values of a duplicated key are all kept: an argument must not be hidden
+    /// behind a second one.
     pub(super) fn args(&mut self, key: &'static str, dropped: &[Json<'a>]) -> Args {
         let mut shown = Json::Null;
         for value in self.values(key) {
             match (value, &mut shown) {
                 (Json::Object(pairs), Json::Object(all)) => all.extend(pairs),
                 (Json::List(names), Json::List(all)) => all.extend(names),
-                (value @ Json::Object(_), _) => shown = value,
-                (value @ Json::List(_), Json::Null) => shown = value,
+                (value @ Json::Object(_), _) | (value @ Json::List(_), Json::Null) => shown = value,
                 (Json::Null, _) => {}
                 (odd, _) => {
                     self.flag("odd-type");
@@ -258,8 +259,8 @@ impl<'a, 'p> Reading<'a, 'p> {
         }
     }
 
-    /// The text of a value; none for null and placeholders. What should be a text and is a list or an object is kept
-    /// as its JSON text.
+    /// The text of a value; none for null and placeholders. What should be a text and is a list or
+    /// an object is kept as its JSON text.
     fn text_of<'v>(&mut self, value: &'v Json<'_>) -> Option<Cow<'v, str>> {
         match value {
             _ if is_placeholder(value) => None,

@@ -1,8 +1,8 @@
-//! What a record shows of the values on its line: arguments and extra keys, masked, bounded, and the arguments with a
-//! keyed hash of the whole value, so that a masked or cut one can still be compared.
+//! What a record shows of the values on its line: arguments and extra keys, masked, bounded, and
+//! the arguments with a keyed hash of the whole value, so that a masked or cut one can still be
+//! compared.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 use super::fields::{Fields, has_duplicates};
 use super::json::{Json, push_quoted};
@@ -59,8 +59,8 @@ pub(super) fn args(texts: &mut Texts, shown: Json<'_>, dropped: &[Json<'_>]) -> 
     ShownArgs { args: Args { view, values, dropped: names }, flags }
 }
 
-/// The pairs nobody took and those the dialect adds, as a JSON object; none when there are none. A pair that does not
-/// fit is left out and counted under `…`.
+/// The pairs nobody took and those the dialect adds, as a JSON object; none when there are none. A
+/// pair that does not fit is left out and counted under `…`.
 pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Option<Text> {
     let mut out = String::from("{");
     let mut left_out = 0_usize;
@@ -79,7 +79,7 @@ pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Op
     for (key, json) in added {
         push(&format!("\"{key}\":{json}"), &mut left_out);
     }
-    for (key, value) in fields.untaken() {
+    for (key, value) in fields.untaken().filter(|(_, value)| **value != Json::Null) {
         pair.clear();
         let mut masked = Masked {
             out: &mut pair,
@@ -90,9 +90,8 @@ pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Op
         push(&pair, &mut left_out);
     }
     if left_out > 0 {
-        let comma = if out.len() > 1 { "," } else { "" };
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{comma}\"…\":{left_out}");
+        out.push_str(if out.len() > 1 { ",\"…\":" } else { "\"…\":" });
+        out.push_str(&left_out.to_string());
     } else if out.len() == 1 {
         return None;
     }
@@ -120,7 +119,8 @@ fn names(texts: &mut Texts, items: &[Json<'_>]) -> Vec<Text> {
     items.iter().filter_map(Json::as_str).map(|name| texts.shared(name).text).collect()
 }
 
-/// The values sorted by name. Those beyond the limit are treated as dropped: their names go to `names`.
+/// The values sorted by name. Those beyond the limit are treated as dropped: their names go to
+/// `names`.
 fn values(
     texts: &mut Texts,
     mut pairs: Vec<(Cow<'_, str>, Json<'_>)>,
@@ -156,8 +156,8 @@ fn may_differ(text: &str) -> bool {
     text.len() > VALUE_BYTES_MAX / 6 || matches!(mask_text(text), Cow::Owned(_))
 }
 
-/// The length that a summary such as `<2048 chars>` or `[string, 2048 characters]` states. A bracket is needed unless
-/// it is a bare `2048 chars`.
+/// The length that a summary such as `<2048 chars>` or `[string, 2048 characters]` states. A
+/// bracket is needed unless it is a bare `2048 chars`.
 fn summary_chars(text: &str) -> Option<u64> {
     const SUMMARY_BYTES_MAX: usize = 48;
     if text.len() > SUMMARY_BYTES_MAX || !text.contains("har") && !text.contains("len") {
@@ -228,7 +228,8 @@ impl Masked<'_> {
     }
 
     fn push_text(&mut self, text: &str) {
-        // A secret that the cut goes through must still be seen whole, or its first half would stay.
+        // A secret that the cut goes through must still be seen whole, or its first half would
+        // stay.
         let masked = mask_text(head(text, 2 * self.text_bytes_max));
         if masked.len() <= self.text_bytes_max {
             push_quoted(self.out, &masked);
@@ -284,7 +285,8 @@ mod tests {
     #[test]
     fn secrets_are_masked_and_long_values_cut() {
         let args = shown(
-            r#"{"password":"abc","b":{"token":["x"],"n":1},"c":"see password=x","d":"{\"pwd\":\"x\"}"}"#,
+            r#"{"password":"abc","b":{"token":["x"],"n":1},
+                "c":"see password=x","d":"{\"pwd\":\"x\"}"}"#,
             "[]",
         )
         .args;

@@ -1,5 +1,5 @@
-//! A2: a proxy between client and server on standard input and output. Its lines toward the server say what was decided;
-//! those toward the client hold only the beginning of the message.
+//! A2: a proxy between client and server on standard input and output. Its lines toward the server
+//! say what was decided; those toward the client hold only the beginning of the message.
 
 use super::fields::Fields;
 use super::json::Json;
@@ -87,8 +87,8 @@ fn is_reply(prefix: &Prefix<'_>) -> bool {
     prefix.method.is_none() && (prefix.has_result || prefix.has_error || prefix.id.is_some())
 }
 
-/// The class and the code of a reply. A result counts as ok unless the prefix shows that it is an error; with neither a
-/// result nor an error in sight nothing is known.
+/// The class and the code of a reply. A result counts as ok unless the prefix shows that it is an
+/// error; with neither a result nor an error in sight nothing is known.
 fn outcome<'a>(raw: &str, prefix: &'a Prefix<'_>) -> (OutcomeClass, &'a str) {
     if prefix.has_error {
         match prefix.error_code {

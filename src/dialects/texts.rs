@@ -25,8 +25,8 @@ pub(super) struct Name {
     pub(super) secret: bool,
 }
 
-/// Makes names of texts. A text that had to be masked or cut gets a keyed hash of the whole at its end, so that two
-/// different ones never become the same principal or tool.
+/// Makes names of texts. A text that had to be masked or cut gets a keyed hash of the whole at its
+/// end, so that two different ones never become the same principal or tool.
 pub(super) struct Texts {
     hash_key: [u8; 32],
     shared: HashMap<Text, Name>,

@@ -21,9 +21,9 @@ pub(super) struct LogTime {
     pub(super) naive: bool,
 }
 
-/// Reads RFC 3339 (any precision, any offset or none, a space for the `T`), or a count of seconds, milliseconds,
-/// microseconds or nanoseconds since 1970 as a number or text: which of them is told by its size, since their ranges
-/// from 1980 to 2200 do not meet. None for everything else.
+/// Reads RFC 3339 (any precision, any offset or none, a space for the `T`), or a count of seconds,
+/// milliseconds, microseconds or nanoseconds since 1970 as a number or text: which of them is told
+/// by its size, since their ranges from 1980 to 2200 do not meet. None for everything else.
 pub(super) fn read_time(value: &Json<'_>) -> Option<LogTime> {
     match value {
         Json::Number(number) => {
@@ -38,7 +38,8 @@ pub(super) fn read_time(value: &Json<'_>) -> Option<LogTime> {
     }
 }
 
-/// Reads a duration as milliseconds: a number of them, or text such as `41`, `41ms`, `1.5s`, `300us`.
+/// Reads a duration as milliseconds: a number of them, or text such as `41`, `41ms`, `1.5s`,
+/// `300us`.
 pub(super) fn read_duration_ms(value: &Json<'_>) -> Option<f64> {
     let duration_ms = match value {
         Json::Number(number) => number.as_f64()?,
@@ -81,7 +82,8 @@ fn epoch(count: i128) -> Option<Micros> {
 
 #[expect(clippy::cast_possible_truncation, reason = "the cast saturates and the range is checked")]
 fn epoch_with_fraction(count: f64) -> Option<Micros> {
-    // Until the year 2106 a double of seconds holds microseconds exactly, so rounding gives what was written.
+    // Until the year 2106 a double of seconds holds microseconds exactly, so rounding gives what
+    // was written.
     [1e6, 1e3, 1.0, 1e-3]
         .into_iter()
         .find_map(|micros_per_unit| in_range((count * micros_per_unit).round() as i128))
@@ -106,12 +108,14 @@ fn read_rfc3339(text: &str) -> Option<LogTime> {
     // A leap second is the first instant of the next minute.
     let second = rest.number(2).filter(|second| *second <= 60)?;
     let micros = if rest.one_of(b".,").is_some() { rest.fraction_micros()? } else { 0 };
-    let offset_minutes = rest.offset_minutes()?;
+    rest.0 = rest.0.trim_ascii();
+    let naive = rest.0.is_empty();
+    let offset_minutes = if naive { 0 } else { rest.offset_minutes()? };
     let date = NaiveDate::from_ymd_opt(i32::try_from(year).ok()?, month, day)?;
     let days = i64::from(date.num_days_from_ce() - EPOCH_DAYS_FROM_CE);
-    let minutes = (days * 24 + hour) * 60 + minute - offset_minutes.unwrap_or(0);
+    let minutes = (days * 24 + hour) * 60 + minute - offset_minutes;
     let at = in_range(i128::from((minutes * 60 + second) * Micros::SECOND + micros))?;
-    Some(LogTime { at, naive: offset_minutes.is_none() })
+    Some(LogTime { at, naive })
 }
 
 /// What of the text is still to be read.
@@ -145,14 +149,10 @@ impl Scanner<'_> {
         Some(micros)
     }
 
-    /// `Z`, `+02:00`, `+0200`, `+02`, `UTC`; the inner none is a time without offset.
-    fn offset_minutes(&mut self) -> Option<Option<i64>> {
-        self.0 = self.0.trim_ascii();
-        if self.0.is_empty() {
-            return Some(None);
-        }
+    /// `Z`, `+02:00`, `+0200`, `+02`, `UTC`, up to the end of the text.
+    fn offset_minutes(&mut self) -> Option<i64> {
         if self.0.eq_ignore_ascii_case(b"z") || self.0.eq_ignore_ascii_case(b"utc") {
-            return Some(Some(0));
+            return Some(0);
         }
         let sign = if self.one_of(b"+-")? == b'-' { -1 } else { 1 };
         let hours = self.number(2).filter(|hours| *hours < 24)?;
@@ -162,7 +162,7 @@ impl Scanner<'_> {
             self.one_of(b":");
             self.number(2).filter(|minutes| *minutes < 60)?
         };
-        self.0.is_empty().then_some(Some(sign * (hours * 60 + minutes)))
+        self.0.is_empty().then_some(sign * (hours * 60 + minutes))
     }
 }
 

@@ -45,8 +45,8 @@ fn witness(actor: &str) -> Option<Witness> {
     }
 }
 
-/// An answer's values stand under `args` but are not the tool's arguments: only their names are kept, out of the way of
-/// every comparison.
+/// An answer's values stand under `args` but are not the tool's arguments: only their names are
+/// kept, out of the way of every comparison.
 fn keep_answer_names(reading: &mut Reading<'_, '_>) {
     let mut names = Vec::new();
     for value in reading.values("args") {

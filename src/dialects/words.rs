@@ -101,8 +101,9 @@ fn fold(word: &str) -> Cow<'_, str> {
     Cow::Owned(word.chars().map(fold_char).collect())
 }
 
-/// True when the detail of a denial says that a person refused. In doubt it was policy: a denial counts as failed
-/// authorisation, and an attacker must not be able to talk that away with a word in passing.
+/// True when the detail of a denial says that a person refused. In doubt it was policy: a denial
+/// counts as failed authorisation, and an attacker must not be able to talk that away with a word
+/// in passing.
 fn is_denied_by_person(detail: &str) -> bool {
     const WORDS_MAX: usize = 40;
     let lower = detail.to_ascii_lowercase();
@@ -141,7 +142,8 @@ fn speaks_of_policy(word: &str) -> bool {
     STEMS.iter().any(|stem| word.starts_with(stem))
 }
 
-/// `user denied`, `user has rejected`, `denied by the user`, `user said no`, `user did not approve`.
+/// `user denied`, `user has rejected`, `denied by the user`, `user said no`, `user did not
+/// approve`.
 fn starts_with_refusal(words: &[&str]) -> bool {
     let rest = |from: usize| words.get(from..).unwrap_or_default();
     match words {

@@ -11,8 +11,8 @@ pub(super) fn may_hold_pairs(text: &str) -> bool {
     memchr(b'"', text.as_bytes()).is_some() && memchr(b':', text.as_bytes()).is_some()
 }
 
-/// The text with the values of secret-named keys replaced, and `mask_inner` applied to strings that may themselves
-/// hold JSON. None when nothing changed.
+/// The text with the values of secret-named keys replaced, and `mask_inner` applied to strings that
+/// may themselves hold JSON. None when nothing changed.
 pub(super) fn mask_pairs(text: &str, mask_inner: impl Fn(&str) -> Cow<'_, str>) -> Option<String> {
     let mut out = String::new();
     let mut copied = 0;
@@ -21,13 +21,15 @@ pub(super) fn mask_pairs(text: &str, mask_inner: impl Fn(&str) -> Cow<'_, str>) 
         at = string.end;
         if let Some(value) = string.value_start(text) {
             if is_secret_name(&string.decoded().unwrap_or(Cow::Borrowed(string.content))) {
-                let end = value_end(text.as_bytes(), value);
+                at = value_end(text.as_bytes(), value);
+                if matches!(text.get(value..at)?.trim_matches('"'), "" | MASKED) {
+                    continue;
+                }
                 out.push_str(text.get(copied..value)?);
                 out.push('"');
                 out.push_str(MASKED);
                 out.push('"');
-                copied = end;
-                at = end;
+                copied = at;
             }
         } else if let Some(inner) = string.decoded().filter(|inner| may_hold_pairs(inner))
             && let Cow::Owned(masked) = mask_inner(&inner)
@@ -72,7 +74,8 @@ impl<'a> JsonString<'a> {
         (self.closed && bytes.get(colon) == Some(&b':')).then(|| skip_space(bytes, colon + 1))
     }
 
-    /// The content without escapes; None when its escapes are broken (other than by the cut at its end).
+    /// The content without escapes; None when its escapes are broken (other than by the cut at its
+    /// end).
     fn decoded(&self) -> Option<Cow<'a, str>> {
         if memchr(b'\\', self.content.as_bytes()).is_none() {
             return Some(Cow::Borrowed(self.content));
@@ -118,7 +121,8 @@ fn skip_space(bytes: &[u8], from: usize) -> usize {
     from + rest.iter().take_while(|byte| byte.is_ascii_whitespace()).count()
 }
 
-/// Just after the value that begins at `start`: a string, a bracketed value, or up to the next separator.
+/// Just after the value that begins at `start`: a string, a bracketed value, or up to the next
+/// separator.
 fn value_end(bytes: &[u8], start: usize) -> usize {
     let mut depth = 0_usize;
     let mut at = start;

@@ -48,7 +48,8 @@ const HARMLESS: [&str; 20] = [
     "tokeniz",
 ];
 
-/// True for names such as `password`, `X-Api-Key` or `clientSecret`; case, `-`, `_` and other separators do not count.
+/// True for names such as `password`, `X-Api-Key` or `clientSecret`; case, `-`, `_` and other
+/// separators do not count.
 pub fn is_secret_name(name: &str) -> bool {
     let mut squashed: String =
         name.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect();

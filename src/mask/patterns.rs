@@ -96,7 +96,8 @@ fn mask_named(text: &str) -> Cow<'_, str> {
         let full_name = name_around(text, name.start(), name.end());
         let inside = value.as_str().trim_start_matches(['"', '\'']);
         let from = value.end() - inside.len();
-        // What stays around the secret are its quotes, with their backslashes where they are escaped.
+        // What stays around the secret are its quotes, with their backslashes where they are
+        // escaped.
         let secret = inside.trim_end_matches(['"', '\'', '\\']);
         if secret.is_empty() || secret == MASKED || !is_secret_name(full_name) {
             continue;
@@ -117,7 +118,8 @@ fn name_around(text: &str, start: usize, end: usize) -> &str {
     text.get(start - more.count()..end).unwrap_or_default()
 }
 
-/// True for headers whose secret is not one word: cookies, and credentials behind the name of their scheme.
+/// True for headers whose secret is not one word: cookies, and credentials behind the name of their
+/// scheme.
 fn runs_on(name: &str, value: &str) -> bool {
     const SCHEMES: [&str; 7] =
         ["basic", "bearer", "digest", "token", "negotiate", "apikey", "aws4-hmac-sha256"];
