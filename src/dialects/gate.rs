@@ -1,4 +1,4 @@
-//! A3: a gate between host and servers that logs stable codes and flags, and never arguments.
+//! Gate: a gate between host and servers that logs stable codes and flags, and never arguments.
 
 use super::fields::Fields;
 use super::json::Json;

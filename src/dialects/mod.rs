@@ -231,10 +231,10 @@ fn unknown_shape(fields: &Fields<'_>) -> String {
         0 => Cow::Borrowed(""),
         more => format!(" and {more} more").into(),
     };
+    let named = if named.is_empty() { "(none)".to_owned() } else { named.join(", ") };
     format!(
-        "no known format has these keys: {}{more}. Known: {}. Any other format needs a field map in \
-         the configuration",
-        if named.is_empty() { "(none)".to_owned() } else { named.join(", ") },
+        "no known format has these keys: {named}{more}. Known: {}. \
+         Any other format needs a field map in the configuration",
         known.join("; ")
     )
 }

@@ -188,8 +188,9 @@ impl<'a, 'p> Reading<'a, 'p> {
             match (value, &mut shown) {
                 (Json::Object(pairs), Json::Object(all)) => all.extend(pairs),
                 (Json::List(names), Json::List(all)) => all.extend(names),
-                (value @ Json::Object(_), _) | (value @ Json::List(_), Json::Null) => shown = value,
                 (Json::Null, _) => {}
+                (value @ Json::Object(_), _) => shown = value,
+                (value, Json::Null) if is_list_of_names(&value) => shown = value,
                 (odd, _) => {
                     self.flag("odd-type");
                     self.add_extra(key, shown::masked_json(&odd, DETAIL_BYTES_MAX / 4));
@@ -211,26 +212,24 @@ impl<'a, 'p> Reading<'a, 'p> {
     ) -> Option<Text> {
         let mut primary: Option<Text> = None;
         let also_from = self.also.len();
-        let mut earlier = Vec::new();
+        let (mut values, mut earlier) = (Vec::new(), Vec::new());
         for key in keys {
-            let Some(last) = self.fields.take(key, &mut earlier) else { continue };
-            for value in earlier.drain(..).rev() {
-                self.add_also(field, &value, &make);
-            }
-            if primary.is_some() {
-                self.add_also(field, &last, &make);
-            } else if let Some(text) = self.text_of(&last) {
-                primary = Some(self.keep(&text, &make));
-            }
-        }
-        let mut at = also_from;
-        while let Some((_, value)) = self.also.get(at) {
-            if primary.as_ref() == Some(value) {
-                self.also.remove(at);
-            } else {
-                at += 1;
+            // Last value first: it is what a reader of JSON sees, unless it says nothing.
+            values.extend(self.fields.take(key, &mut earlier));
+            values.append(&mut earlier);
+            for value in values.drain(..) {
+                if primary.is_some() {
+                    self.add_also(field, &value, &make);
+                } else if let Some(text) = self.text_of(&value) {
+                    primary = Some(self.keep(&text, &make));
+                }
             }
         }
+        // The values stand in the order of the line again, and the primary is none of the others.
+        let mut others = self.also.split_off(also_from);
+        others.reverse();
+        others.retain(|(_, value)| primary.as_ref() != Some(value));
+        self.also.append(&mut others);
         primary
     }
 
@@ -285,6 +284,10 @@ fn is_placeholder(value: &Json<'_>) -> bool {
         Json::Text(text) => matches!(text.trim(), "" | "-"),
         _ => false,
     }
+}
+
+fn is_list_of_names(value: &Json<'_>) -> bool {
+    matches!(value, Json::List(items) if items.iter().all(|item| item.as_str().is_some()))
 }
 
 fn is_trace_id(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! A2: a proxy between client and server on standard input and output. Its lines toward the server
+//! Standard-input proxy: a proxy between client and server on standard input and output. Its lines toward the server
 //! say what was decided; those toward the client hold only the beginning of the message.
 
 use super::fields::Fields;

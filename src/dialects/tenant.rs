@@ -1,4 +1,4 @@
-//! A4: a server of many tenants that logs allow-listed parameters and the names of the others.
+//! Tenant: a server of many tenants that logs allow-listed parameters and the names of the others.
 
 use super::fields::Fields;
 use super::json::Json;

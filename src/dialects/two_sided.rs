@@ -1,4 +1,4 @@
-//! A1: the client and the server each write their own log in one shape, told apart by `actor`.
+//! Two-sided: the client and the server each write their own log in one shape, told apart by `actor`.
 
 use super::fields::Fields;
 use super::json::{Json, push_items, push_quoted};
