@@ -15,7 +15,7 @@ mod unit;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::model::{
     Call, CallChange, CallId, Dialect, Micros, Record, RecordId, RecordKind, Text, TimeQuality,

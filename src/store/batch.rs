@@ -1,18 +1,25 @@
 //! What one batch writes, in one transaction: nothing of it is there, or all of it.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use duckdb::{Connection, params};
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{Position, Store, StoreError, alert_row, call_row, position, record_row};
-use crate::model::{Alert, AlertId, CallChange, EvidenceView, Micros, OutboxItem, Record, Reject};
+use crate::model::{
+    Alert, AlertId, CallChange, CallId, EvidenceView, Micros, OutboxItem, Record, Reject,
+};
 
 /// Everything that one batch of lines led to.
 #[derive(Default)]
 pub struct Batch {
-    pub records: Vec<Record>,
+    pub records: Vec<Arc<Record>>,
     pub rejects: Vec<Reject>,
     pub gaps: Vec<Gap>,
     pub calls: Vec<CallChange>,
+    /// Calls that turned out to be part of another: (gone, the one it is part of).
+    pub merged: Vec<(CallId, CallId)>,
     pub alerts: Vec<AlertRow>,
     /// Alerts the records no longer show, with the reason.
     pub retracted: Vec<(AlertId, String)>,
@@ -68,10 +75,12 @@ impl Store {
 }
 
 fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
-    append_each(connection, "record_log", &batch.records, record_row::append)?;
+    append_each(connection, "record_log", &batch.records, |appender, record| {
+        record_row::append(appender, record)
+    })?;
     append_each(connection, "reject_log", &batch.rejects, append_reject)?;
     append_each(connection, "gap_log", &batch.gaps, append_gap)?;
-    write_calls(connection, seq, &batch.calls)?;
+    write_calls(connection, seq, batch)?;
     write_alerts(connection, seq, batch)?;
     write_outbox(connection, &batch.outbox)?;
     append_each(connection, "position_log", &batch.positions, |appender, position| {
@@ -118,15 +127,14 @@ fn append_gap(appender: &mut duckdb::Appender<'_>, gap: &Gap) -> Result<(), Stor
     Ok(())
 }
 
-fn write_calls(
-    connection: &Connection,
-    seq: u64,
-    changes: &[CallChange],
-) -> Result<(), StoreError> {
+fn write_calls(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
+    let changes = &batch.calls;
+    let merged: HashMap<CallId, CallId> = batch.merged.iter().copied().collect();
     let revised: Vec<_> = changes.iter().filter(|change| change.old.is_some()).collect();
     append_each(connection, "call_superseded", &revised, |appender, change| {
         let Some(old) = &change.old else { return Ok(()) };
-        let new = change.new.as_ref().map_or(NULL, |new| bytes(&new.id.0));
+        let new = change.new.as_ref().map(|new| &new.id).or_else(|| merged.get(&old.id));
+        let new = new.map_or(NULL, |new| bytes(&new.0));
         appender.append_row([bytes(&old.id.0), number(seq), new])?;
         Ok(())
     })?;
@@ -167,18 +175,18 @@ fn write_outbox(connection: &Connection, mails: &[OutboxItem]) -> Result<(), Sto
     if mails.is_empty() {
         return Ok(());
     }
-    let first: u64 =
-        connection
-            .query_row("select coalesce(max(id), 0) + 1 from outbox", [], |row| row.get(0))?;
-    for (id, mail) in (first..).zip(mails) {
+    for mail in mails {
+        // A message id names alert and recipient: an alert that went and came back is not mailed twice.
         connection.execute(
-            "insert into outbox values (?, ?, ?, ?, ?)",
+            "insert into outbox
+             select (select coalesce(max(id), 0) + 1 from outbox), ?, ?, ?, ?
+             where not exists (from outbox where message_id = ?)",
             [
-                number(id),
                 bytes(&mail.alert_id.0),
                 text(&mail.recipient),
                 text(&mail.message_id),
                 time(Some(mail.created_at)),
+                text(&mail.message_id),
             ],
         )?;
     }

@@ -2,21 +2,21 @@
 
 use duckdb::params_from_iter;
 
-use super::value::{bytes, get_id, get_time, text, time};
+use super::value::{Sql, bytes, get_id, get_time, text, time};
 use super::{Store, StoreError, call_row, record_row};
 use crate::model::{AlertId, Call, CallId, Micros, Record, Text};
 
-/// Records of one tool (bare name), or of one stream's replies and requests, in a range of time, ends included.
+/// Records of one tool or one proxy in a range of time, ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordNeed {
-    pub of: Known,
+    pub of: Whose,
     pub from: Micros,
-    pub to: Micros,
+    /// None: to the end of time.
+    pub to: Option<Micros>,
 }
 
-/// Whose records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Known {
+pub enum Whose {
     /// Every record of kind call with this bare tool name.
     Tool(Text),
     /// Every record of this stdio proxy's stream.
@@ -45,31 +45,15 @@ pub struct StoredAlert {
 impl Store {
     pub fn records_near(&self, need: &RecordNeed) -> Result<Vec<Record>, StoreError> {
         let (condition, name) = match &need.of {
-            Known::Tool(name) => {
-                ("bare_tool = ? and kind = 'call' and dialect <> 'stdio-proxy'", name)
-            }
-            Known::Proxy(name) => ("stream = ? and dialect = 'stdio-proxy'", name),
+            Whose::Tool(name) => ("bare_tool = ? and kind = 'call'", name),
+            Whose::Proxy(name) => ("stream = ? and dialect = 'stdio-proxy'", name),
         };
         let mut statement = self.connection.prepare(&format!(
             "select {} from record_log where at between ? and ? and {condition}
              order by at, stream, generation, \"offset\", idx",
             record_row::COLUMNS
         ))?;
-        let rows = statement.query_map(
-            [time(Some(need.from)), time(Some(need.to)), text(name)],
-            record_row::from_row,
-        )?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Every record from a time on, in order: what memory held before a restart.
-    pub fn records_since(&self, from: Micros, count_max: u64) -> Result<Vec<Record>, StoreError> {
-        let mut statement = self.connection.prepare(&format!(
-            "select {} from record_log where at >= ? and kind <> 'context'
-             order by at desc, stream, generation, \"offset\", idx limit {count_max}",
-            record_row::COLUMNS
-        ))?;
-        let rows = statement.query_map([time(Some(from))], record_row::from_row)?;
+        let rows = statement.query_map(span(need, name), record_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -94,41 +78,48 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The calls that hold any of these records' times and tools, as they stand: what correlation said before.
+    /// The calls of one tool or proxy as they stand: what correlation said of these records.
     pub fn calls_near(&self, need: &RecordNeed) -> Result<Vec<Call>, StoreError> {
         let (condition, name) = match &need.of {
-            Known::Tool(name) => ("bare_tool = ?", name),
-            Known::Proxy(name) => ("stream = ?", name),
+            Whose::Tool(name) => ("bare_tool = ?", name),
+            Whose::Proxy(name) => ("stream = ?", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now where at between ? and ? and {condition}
-             order by at, stream, generation, \"offset\", idx",
+            "select {} from call_now where at between ? and ? and {condition}",
             call_row::COLUMNS
         ))?;
-        let rows = statement.query_map(
-            [time(Some(need.from)), time(Some(need.to)), text(name)],
-            call_row::from_row,
-        )?;
+        let rows = statement.query_map(span(need, name), call_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The alerts of one rule and group that last fired at `since` or later, and are not retracted.
+    /// The alerts of one rule that are not retracted, whose group holds these fields and values, and that last fired
+    /// at `since` or later.
     pub fn alerts_of(
         &self,
         rule: &str,
         group: &[(Text, Text)],
         since: Option<Micros>,
     ) -> Result<Vec<StoredAlert>, StoreError> {
-        let group = serde_json::to_string(group).unwrap_or_default();
-        let since = time(Some(since.unwrap_or(Micros(0))));
-        let mut statement = self.connection.prepare(
+        let mut sql = String::from(
             "select alert_id, closing, closing_at, first_seen, last_seen, count from alert_now
-             where rule = ? and group_by = ? and retracted is null
-               and (last_seen >= ? or last_seen is null)
-               and alert_id not in (select old_id from alert_alias)
-             order by closing_at",
-        )?;
-        let rows = statement.query_map([text(rule), text(&group), since], |row| {
+             where rule = ? and retracted is null
+               and alert_id not in (select old_id from alert_alias)",
+        );
+        let mut values = vec![text(rule)];
+        // The column holds JSON pairs; each pair's own JSON is a part of it.
+        let pairs: Vec<String> =
+            group.iter().filter_map(|pair| serde_json::to_string(pair).ok()).collect();
+        for pair in &pairs {
+            sql.push_str(" and contains(group_by, ?)");
+            values.push(text(pair));
+        }
+        if since.is_some() {
+            sql.push_str(" and last_seen >= ?");
+            values.push(time(since));
+        }
+        sql.push_str(" order by closing_at");
+        let mut statement = self.connection.prepare(&sql)?;
+        let rows = statement.query_map(params_from_iter(values), |row| {
             Ok(StoredAlert {
                 id: AlertId(get_id(row, 0)?),
                 closing: CallId(get_id(row, 1)?),
@@ -150,6 +141,14 @@ impl Store {
         )?)
     }
 }
+
+/// The parameters of a query over a range of time and a name.
+fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 3] {
+    [time(Some(need.from)), time(Some(need.to.unwrap_or(TIME_MAX))), text(name)]
+}
+
+/// The latest time DuckDB holds that is not its infinity.
+const TIME_MAX: Micros = Micros(i64::MAX - 1);
 
 /// The restriction for a field of the rule language; none for fields that are not columns, which the engine
 /// filters itself.

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub use batch::{AlertRow, Batch, Gap};
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
-pub use history::{CallNeed, Known, RecordNeed};
+pub use history::{CallNeed, RecordNeed, StoredAlert, Whose};
 pub use open::{OpenOptions, Store};
 pub use position::Position;
 pub use query::Answer;

@@ -62,13 +62,18 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The newest call time that is not in the future of `now`, if any call has one.
-    pub fn newest_call_at(&self, now: Micros) -> Result<Option<Micros>, StoreError> {
-        Ok(self.connection.query_row(
-            "select max(at) from call_log where at <= ?",
-            [time(Some(now.plus(Micros::MINUTE)))],
-            |row| get_time(row, 0),
-        )?)
+    /// The newest time of any record that is not ahead of `now`, if any has one.
+    pub fn newest_record_at(&self, now: Micros) -> Result<Option<Micros>, StoreError> {
+        self.newest("select max(at) from record_log where at <= ?", now.plus(Micros::MINUTE))
+    }
+
+    /// The newest time of any call, those ahead of the clock included.
+    pub fn newest_call_at(&self) -> Result<Option<Micros>, StoreError> {
+        self.newest("select max(at) from call_log where at <= ?", Micros(i64::MAX - 1))
+    }
+
+    fn newest(&self, sql: &str, until: Micros) -> Result<Option<Micros>, StoreError> {
+        Ok(self.connection.query_row(sql, [time(Some(until))], |row| get_time(row, 0))?)
     }
 }
 
