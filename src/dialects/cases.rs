@@ -49,6 +49,29 @@ fn every_case_reads_as_expected() {
     }
 }
 
+#[test]
+fn a_rejected_line_shows_a_bounded_head_without_secrets() {
+    // The cut goes through the secret: its first half must not stay either.
+    let before = "x ".repeat((64 * 1024 - 10) / 2);
+    let line = format!("{before}ghp_canarycanarycanary{} {}", "0".repeat(99), "y".repeat(100_000));
+    let Parsed::Reject(reject) = parse(&mut parser(), line.as_bytes()) else { panic!("a reject") };
+    assert!(reject.head.len() <= 64 * 1024 && reject.head.len() > 60_000);
+    assert!(!reject.head.contains("ghp_c"));
+    assert_eq!(reject.length, line.len() as u64 + 1);
+}
+
+#[test]
+fn over_long_fields_are_cut_and_say_so() {
+    let long = "t".repeat(5000);
+    let line = format!(
+        r#"{{"actor":"client","tool":"{long}","outcome":"DENIED","detail":"{long}","tenant":"x"}}"#
+    );
+    let Parsed::Record(record) = parse(&mut parser(), line.as_bytes()) else { panic!("a record") };
+    assert!(record.tool.is_some_and(|tool| tool.len() <= 1024));
+    assert!(record.detail.is_some_and(|detail| detail.len() <= 4096));
+    assert_eq!(record.flags, ["long-field".into()] as [Text; 1]);
+}
+
 fn find_cases(folder: &Path, cases: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
