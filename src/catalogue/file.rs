@@ -64,7 +64,7 @@ impl Reader<'_> {
                 self.problem(key.span(), "`tool` is a list of tables: write [[tool]]".to_string());
                 continue;
             };
-            for table in tables.iter() {
+            for table in tables {
                 match table.get_ref() {
                     DeValue::Table(fields) => self.tool(fields, table.span()),
                     _ => self.problem(table.span(), "an entry is a table: write [[tool]]".into()),
@@ -139,7 +139,7 @@ impl Reader<'_> {
                 Some(text) if !text.is_empty() => {
                     let (server, bare) = name::split(text);
                     let message = format!(
-                        "names are compared without their namespace: write server = {:?} and name = {bare:?}",
+                        "names go without a namespace: write server = {:?}, name = {bare:?}",
                         server.unwrap_or_default()
                     );
                     self.problem(value.span(), message);

@@ -1,5 +1,5 @@
-//! Labels guessed from a tool's name. A guess only ever adds risk: a name is the claim of whoever wrote the tool, so
-//! nothing is believed harmless because of it.
+//! Labels guessed from a tool's name. A guess only ever adds risk: a name is the claim of whoever
+//! wrote the tool, so nothing is believed harmless because of it.
 
 use crate::model::{Label, Labels, Tri};
 
@@ -22,8 +22,8 @@ const DESTRUCTIVE: &[&str] =
 const WRITING: &[&str] =
     &["create", "update", "write", "edit", "set", "add", "insert", "append", "move", "put"];
 
-/// What the bare name suggests. The verb is the first word, or the second where the first is the server's own name
-/// (`jira_get_issue`); a verb with nothing after it says too little.
+/// What the bare name suggests. The verb is the first word, or the second where the first is the
+/// server's own name (`jira_get_issue`); a verb with nothing after it says too little.
 pub(super) fn guess(server: Option<&str>, bare: &str) -> Labels {
     let (first, after) = first_word(bare);
     let (verb, object) = match server {

@@ -67,12 +67,11 @@ impl Layer {
         let mut saying = Saying::default();
         match server {
             Some(server) => {
-                let names = self.servers.get(server);
-                names.into_iter().for_each(|names| {
+                if let Some(names) = self.servers.get(server) {
                     self.each(names, bare, |label, place| {
                         self.keep_better(slot(&mut saying.qualified, label), label, place);
                     });
-                });
+                }
             }
             None => self.each(&self.any_server, bare, |label, place| {
                 if self.value(place, label) == risky(label) {

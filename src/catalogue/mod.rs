@@ -1,8 +1,9 @@
-//! What tools can do: the operator's labels over the shipped ones over guesses from names. Pure: the text of the
-//! operator's file is an argument, and reading it is somebody else's work.
+//! What tools can do: the operator's labels over the shipped ones over guesses from names. Pure:
+//! the text of the operator's file is an argument, and reading it is somebody else's work.
 //!
-//! Audit logs are often written by, or at the wish of, the party being watched, and a tool's bare name is the easiest
-//! thing of all to choose. So every label has a risky value (yes, but no for read-only) and the order is, per label:
+//! Audit logs are often written by, or at the wish of, the party being watched, and a tool's bare
+//! name is the easiest thing of all to choose. So every label has a risky value (yes, but no for
+//! read-only) and the order is, per label:
 //!
 //! 1. the operator's entry for this tool *of this server*: it may say yes or no;
 //! 2. the operator's entry by the tool's name alone, if it adds risk;
@@ -12,9 +13,10 @@
 //! 6. a guess from the name, which only ever adds risk;
 //! 7. unknown.
 //!
-//! An entry by name alone can therefore never take away what another entry says, only what a guess says: a guess knows
-//! nothing but the same name. To deny a risk that another entry states, an entry has to name the server. Where a log
-//! names no server at all, the entries of every server add their risk by name, and none of them takes any away.
+//! An entry by name alone can therefore never take away what another entry says, only what a guess
+//! says: a guess knows nothing but the same name. To deny a risk that another entry states, an
+//! entry has to name the server. Where a log names no server at all, the entries of every server
+//! add their risk by name, and none of them takes any away.
 
 mod file;
 mod guess;
@@ -69,8 +71,8 @@ impl Catalogue {
         Self { operator: Layer::default(), shipped: Layer::new("shipped.toml", entries) }
     }
 
-    /// The operator's labels over the shipped ones. `file` is what problems call the text; all of them are returned,
-    /// in the order of their lines.
+    /// The operator's labels over the shipped ones. `file` is what problems call the text; all of
+    /// them are returned, in the order of their lines.
     pub fn with_operator(text: &str, file: &str) -> Result<Self, Vec<CatalogueProblem>> {
         let (entries, problems) = file::parse(text, file);
         if !problems.is_empty() {
@@ -79,8 +81,9 @@ impl Catalogue {
         Ok(Self { operator: Layer::new(file, entries), ..Self::shipped() })
     }
 
-    /// What the tool can do. `tool` is the name as logged, namespace and all; `server` is what the log says besides,
-    /// and comes before the namespace. The labels' source is the highest authority that said anything.
+    /// What the tool can do. `tool` is the name as logged, namespace and all; `server` is what the
+    /// log says besides, and comes before the namespace. The labels' source is the highest
+    /// authority that said anything.
     pub fn labels(&self, server: Option<&str>, tool: &str) -> Labels {
         let mut labels = Labels::default();
         self.decide(server, tool, |label, verdict| {

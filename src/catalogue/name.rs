@@ -1,8 +1,9 @@
-//! Tool names as logs write them: namespace and bare name, and the wildcards that entries match them with.
+//! Tool names as logs write them: namespace and bare name, and the wildcards that entries match
+//! them with.
 
-/// Splits a logged tool name into its namespace and its bare name: `mcp__files__read_file`, `files.read_file`,
-/// `files/read_file` and `files:read_file` all give `files` and `read_file`. The bare name is the one that records are
-/// joined by; a name that is all namespace stays whole.
+/// Splits a logged tool name into its namespace and its bare name: `mcp__files__read_file`,
+/// `files.read_file`, `files/read_file` and `files:read_file` all give `files` and `read_file`. The
+/// bare name is the one that records are joined by; a name that is all namespace stays whole.
 pub(super) fn split(tool: &str) -> (Option<&str>, &str) {
     let (prefix, rest) = match tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
         Some((server, rest)) => (Some(server), rest),
@@ -18,13 +19,15 @@ pub(super) fn split(tool: &str) -> (Option<&str>, &str) {
     (prefix.or(inner).filter(|server| !server.is_empty()), bare)
 }
 
-/// True when `name` fits `pattern`, in which `*` stands for any run of characters, the empty one included.
+/// True when `name` fits `pattern`, in which `*` stands for any run of characters, the empty one
+/// included.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut rest) = name.strip_prefix(head) else { return false };
     let mut parts = tail.split('*');
     let last = parts.next_back().unwrap_or_default();
-    // The leftmost place for each part leaves the most room for those after it, so no other place need be tried.
+    // The leftmost place for each part leaves the most room for those after it, so no other place
+    // need be tried.
     for part in parts {
         match rest.split_once(part) {
             Some((_, after)) => rest = after,

@@ -4,8 +4,8 @@ use super::*;
 
 use proptest::prelude::*;
 
-/// Labels as a word: o, s, b, d, r for open-world, sensitive, outbound, destructive, read-only where the answer is
-/// yes, `-` where it is no, `?` where it is unknown.
+/// Labels as a word: o, s, b, d, r for open-world, sensitive, outbound, destructive, read-only
+/// where the answer is yes, `-` where it is no, `?` where it is unknown.
 fn word(labels: Labels) -> String {
     Label::ALL
         .into_iter()
@@ -94,7 +94,8 @@ fn guesses_come_last_and_are_marked() {
 #[test]
 fn the_operator_comes_before_what_is_shipped() {
     let catalogue = operator(
-        "[[tool]]\nserver = \"github\"\nname = \"create_issue\"\noutbound = false\nsensitive = true",
+        "[[tool]]\nserver = \"github\"\nname = \"create_issue\"\n\
+         outbound = false\nsensitive = true",
     );
     check(&catalogue, Some("github"), "create_issue", "-s---");
     assert_eq!(catalogue.labels(Some("github"), "create_issue").source, LabelSource::Operator);
@@ -169,7 +170,7 @@ proptest! {
         let mut text = format!("[[tool]]\nname = \"{}\"\n", if star { "*" } else { bare });
         for (label, value) in Label::ALL.into_iter().zip(says) {
             if let Some(value) = value {
-                text.push_str(&format!("{} = {value}\n", label.as_str()));
+                text.extend([label.as_str(), " = ", if value { "true\n" } else { "false\n" }]);
             }
         }
         let shipped = Catalogue::shipped();
