@@ -45,9 +45,10 @@ pub struct WriteSummary {
 /// (`calls.jsonl`), the alerts that must come of the attacks (`alerts.jsonl`) and the totals
 /// (`summary.json`).
 ///
-/// A log that would grow over `rotate_bytes` is renamed to `NAME.1`, the one of that name to `NAME.2`
-/// and so on; none is ever deleted. `progress` is told the calls made so far, every few thousand lines.
-/// Fails where `out/logs` or `out/truth` holds files already, and where the disk does.
+/// A log that would grow over `rotate_bytes` is renamed to `NAME.1`, the one of that name to
+/// `NAME.2` and so on; none is ever deleted. `progress` is told the calls made so far, every few
+/// thousand lines. Fails where `out/logs` or `out/truth` holds files already, and where the disk
+/// does.
 pub fn write_logs(
     out: &Path,
     scenario: &Scenario,
