@@ -154,7 +154,7 @@ impl Episode {
         let mut hasher = FxHasher::default();
         (self.count, self.value, self.first_at, self.span.last_at, elided).hash(&mut hasher);
         for filled in shown {
-            (filled.event.call.id, filled.stage).hash(&mut hasher);
+            (filled.event.place(), filled.stage).hash(&mut hasher);
         }
         Reported {
             id: alert_id(rule, group, self.closing.id),

@@ -24,6 +24,11 @@ mod shipped;
 mod trial;
 mod yaml;
 
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod properties;
+
 pub use engine::{Engine, evaluate};
 pub use field::LabelsOf;
 pub use history::{History, HistoryNeed, KnownAlert};

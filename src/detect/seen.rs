@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{AlertId, CallId, Text};
+use crate::model::{AlertId, Call, CallId, Text};
 
 use super::chain::Event;
 use super::episode::{alert, alert_id};
@@ -27,7 +27,7 @@ pub(super) struct Seen {
 struct Value {
     earliest: Event,
     /// The closing call of the alert as it was last reported; none where there is no alert.
-    told: Option<CallId>,
+    told: Option<Arc<Call>>,
 }
 
 /// A rule with its first-seen part and the values of one of its groups, without the last field's.
@@ -50,6 +50,10 @@ impl Prefix<'_> {
     fn alert_id(&self, value: &Text, closing: CallId) -> AlertId {
         alert_id(self.rule, &self.group(value), closing)
     }
+
+    fn gone(&self, value: &Text, told: &Call) -> Gone {
+        Gone { id: self.alert_id(value, told.id), closing: told.id }
+    }
 }
 
 impl Seen {
@@ -63,23 +67,22 @@ impl Seen {
 
     /// Takes a batch's changes and tells what they did to the alerts.
     pub(super) fn update(&mut self, prefix: Prefix<'_>, ops: &[Op]) -> Outcome {
-        let ops = net(prefix, ops);
         let mut touched = FxHashSet::default();
-        let mut revised = FxHashSet::default();
         let mut outcome = Outcome::default();
-        for op in &ops {
+        for op in net(prefix, ops) {
             let Some(value) = prefix.value(&op.event) else {
                 continue;
             };
-            if op.present {
-                if self.insert(value, &op.event, &mut revised) {
-                    touched.insert(Text::clone(value));
-                }
-            } else if self.remove(prefix, value, &op.event, &mut outcome) {
+            let is_changed = if op.present {
+                self.insert(value, &op.event)
+            } else {
+                self.remove(prefix, value, &op.event, &mut outcome)
+            };
+            if is_changed {
                 touched.insert(Text::clone(value));
             }
         }
-        self.report(prefix, &touched, &revised, &mut outcome);
+        self.report(prefix, &touched, &mut outcome);
         outcome
     }
 
@@ -94,28 +97,21 @@ impl Seen {
         let before = Self::of(prefix, &events);
         let mut known: FxHashMap<AlertId, CallId> =
             history.alerts.iter().map(|known| (known.id, known.closing)).collect();
-        let told: FxHashMap<Text, CallId> = before
-            .values
-            .into_iter()
-            .filter_map(|(value, held)| {
-                let closing = known.remove(&prefix.alert_id(&value, held.earliest.call.id))?;
-                Some((value, closing))
-            })
-            .collect();
-        let revised = apply(&mut events, ops);
+        apply(&mut events, ops);
         let mut seen = Self::of(prefix, &events);
-        let mut outcome = Outcome::default();
-        for (value, closing) in told {
-            match seen.values.get_mut(&value) {
-                Some(held) => held.told = Some(closing),
-                None => known.extend([(prefix.alert_id(&value, closing), closing)]),
+        for (value, held) in before.values {
+            if let Some(now) = seen.values.get_mut(&value)
+                && known.remove(&prefix.alert_id(&value, held.earliest.call.id)).is_some()
+            {
+                now.told = Some(held.earliest.call);
             }
         }
         // What is left is borne out by nothing.
+        let mut outcome = Outcome::default();
         outcome.gone.extend(known.into_iter().map(|(id, closing)| Gone { id, closing }));
         outcome.gone.sort_by_key(|gone| gone.id);
         let all = seen.values.keys().cloned().collect();
-        seen.report(prefix, &all, &revised, &mut outcome);
+        seen.report(prefix, &all, &mut outcome);
         (seen, outcome)
     }
 
@@ -124,7 +120,7 @@ impl Seen {
         let mut seen = Self::default();
         for event in events {
             if let Some(value) = prefix.value(event) {
-                seen.insert(value, event, &mut FxHashSet::default());
+                seen.insert(value, event);
             }
         }
         seen.find_home(prefix.first.baseline);
@@ -132,7 +128,7 @@ impl Seen {
     }
 
     /// True if the event is now the earliest of its value, or is it with another content.
-    fn insert(&mut self, value: &Text, event: &Event, revised: &mut FxHashSet<CallId>) -> bool {
+    fn insert(&mut self, value: &Text, event: &Event) -> bool {
         let Some(held) = self.values.get_mut(value) else {
             let fresh = Value { earliest: event.clone(), told: None };
             self.values.insert(Text::clone(value), fresh);
@@ -141,9 +137,6 @@ impl Seen {
         let order = event.order(&held.earliest);
         if order.is_gt() || (order.is_eq() && event.call == held.earliest.call) {
             return false;
-        }
-        if order.is_eq() {
-            revised.insert(event.call.id);
         }
         held.earliest = event.clone();
         true
@@ -158,20 +151,14 @@ impl Seen {
         outcome: &mut Outcome,
     ) -> bool {
         let is_held = self.values.get(value).is_some_and(|held| held.earliest.order(event).is_eq());
-        if is_held && let Some(closing) = self.values.remove(value).and_then(|held| held.told) {
-            outcome.gone.push(Gone { id: prefix.alert_id(value, closing), closing });
+        if is_held && let Some(told) = self.values.remove(value).and_then(|held| held.told) {
+            outcome.gone.push(prefix.gone(value, &told));
         }
         is_held
     }
 
     /// Compares the touched values with what was told; all values, if the home values may have changed.
-    fn report(
-        &mut self,
-        prefix: Prefix<'_>,
-        touched: &FxHashSet<Text>,
-        revised: &FxHashSet<CallId>,
-        outcome: &mut Outcome,
-    ) {
+    fn report(&mut self, prefix: Prefix<'_>, touched: &FxHashSet<Text>, outcome: &mut Outcome) {
         let at_home = |value: &Text| {
             let held = self.values.get(value);
             self.home.contains(value)
@@ -188,39 +175,29 @@ impl Seen {
         };
         values.sort_unstable();
         for value in values {
-            self.report_value(prefix, &value, revised, outcome);
+            self.report_value(prefix, &value, outcome);
         }
     }
 
-    fn report_value(
-        &mut self,
-        prefix: Prefix<'_>,
-        value: &Text,
-        revised: &FxHashSet<CallId>,
-        outcome: &mut Outcome,
-    ) {
+    fn report_value(&mut self, prefix: Prefix<'_>, value: &Text, outcome: &mut Outcome) {
         let Some(held) = self.values.get_mut(value) else {
             return;
         };
-        let closing = held.earliest.call.id;
         if self.home.contains(value) {
-            if let Some(closing) = held.told.take() {
-                outcome.gone.push(Gone { id: prefix.alert_id(value, closing), closing });
-            }
+            outcome.gone.extend(held.told.take().map(|told| prefix.gone(value, &told)));
             return;
         }
-        let former = held.told.replace(closing);
-        if former == Some(closing) && !revised.contains(&closing) {
+        let closing = Arc::clone(&held.earliest.call);
+        let former = held.told.replace(Arc::clone(&closing));
+        if former.as_ref() == Some(&closing) {
             return;
         }
-        let replaced = former.filter(|former| *former != closing);
         let more_than_home = prefix.first.baseline as u64 + 1;
-        let call = Arc::clone(&held.earliest.call);
-        let alert = alert(prefix.rule, &prefix.group(value), &call, more_than_home);
+        let replaced = former.as_ref().filter(|former| former.id != closing.id);
         outcome.set.push(Set {
-            alert: Box::new(alert),
+            alert: Box::new(alert(prefix.rule, &prefix.group(value), &closing, more_than_home)),
             is_new: former.is_none(),
-            replaces: replaced.map(|former| prefix.alert_id(value, former)).into_iter().collect(),
+            replaces: replaced.map(|told| prefix.gone(value, told).id).into_iter().collect(),
         });
     }
 
