@@ -1,1 +1,154 @@
-//! Stub.
+//! The dashboard: server-rendered pages that work without JavaScript, behind a token, on names it knows.
+//!
+//! One file per page. Only this module knows HTTP; rows come from `store`, decisions go to its desk, and whatever a log
+//! holds is made inert before a template sees it. The order of the layers, from the outside in: security headers,
+//! tracing, catch-panic, host allow-list, body limit, cross-site check, login, time limit, page.
+
+mod assets;
+mod backend;
+mod call_page;
+mod decide;
+mod error;
+mod events;
+mod filter;
+#[cfg(test)]
+mod fixtures;
+mod frame;
+mod guard;
+mod health;
+mod histogram;
+pub mod incident;
+mod incident_page;
+mod json_text;
+mod link;
+mod list_page;
+mod scene;
+mod session;
+mod shown;
+mod sources_page;
+mod state;
+mod story;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::csrf::CsrfLayer;
+use tower_http::limit::RequestBodyLimitLayer;
+use tower_http::timeout::TimeoutLayer;
+use tower_http::trace::TraceLayer;
+
+pub use health::Health;
+
+use crate::model::{Labels, Micros};
+use crate::store::{Desk, Reader};
+use error::{WebError, error_page, panic_page};
+use state::{Shared, WebState};
+
+/// Largest request body: a decision with its note, and room to spare.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// Longest a page may take, all in all.
+const PAGE_SECS_MAX: u64 = 10;
+/// Longest that open requests may hold up the end of the daemon.
+const DRAIN_SECS_MAX: u64 = 5;
+
+/// The labels of a tool, by server and logged name.
+pub type LabelsOf = Arc<dyn Fn(Option<&str>, &str) -> Labels + Send + Sync>;
+
+/// What the dashboard needs from the daemon.
+pub struct WebConfig {
+    pub reader: Reader,
+    pub desk: Desk,
+    /// What people sign in with. Long and random: it is all that protects the pages.
+    pub token: String,
+    /// Host names to answer to besides the loopback ones.
+    pub allowed_hosts: Vec<String>,
+    pub labels: LabelsOf,
+    pub health: watch::Receiver<Health>,
+    /// The sequence number of the newest alert.
+    pub news: watch::Receiver<u64>,
+    pub clock: fn() -> Micros,
+}
+
+/// Serves the dashboard until `shutdown`, then gives open requests five seconds to end.
+pub async fn serve(
+    listener: TcpListener,
+    config: WebConfig,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let router = router(config, listener.local_addr()?, shutdown.clone());
+    let serving =
+        axum::serve(listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    let deadline = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(Duration::from_secs(DRAIN_SECS_MAX)).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = deadline => Ok(()),
+    }
+}
+
+/// The dashboard as a service, for a socket bound to `bound`.
+pub fn router(config: WebConfig, bound: SocketAddr, shutdown: CancellationToken) -> Router {
+    routes(Arc::new(WebState::new(config, bound, shutdown)))
+}
+
+fn routes(state: Shared) -> Router {
+    let pages = Router::new()
+        .route("/", get(list_page::show))
+        .route("/incidents/{id}", get(incident_page::show))
+        .route("/incidents/{id}/decide", post(decide::submit))
+        .route("/calls/{id}", get(call_page::show))
+        .route("/sources", get(sources_page::show))
+        .route("/logout", post(session::leave))
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::SERVICE_UNAVAILABLE,
+            Duration::from_secs(PAGE_SECS_MAX),
+        ));
+    pages
+        // The stream of news lasts as long as the page is open.
+        .route("/events", get(events::listen))
+        .route_layer(from_fn_with_state(Shared::clone(&state), session::require))
+        .route("/login", get(session::show).post(session::submit))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/assets/{name}", get(assets::show))
+        .fallback(async || WebError::NotFound)
+        .method_not_allowed_fallback(async || {
+            error_page(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "Not this way",
+                "Open this page from the incident list instead.",
+            )
+        })
+        .layer(CsrfLayer::new().with_rejection_response(|_| {
+            error_page(
+                StatusCode::FORBIDDEN,
+                "Refused",
+                "This request came from another site. Open the dashboard itself and try again.",
+            )
+        }))
+        .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Shared::clone(&state), guard::check_host))
+        .layer(CatchPanicLayer::custom(panic_page))
+        .layer(TraceLayer::new_for_http().make_span_with(|request: &Request| {
+            // The path alone: a login link's token is in the query.
+            let path = request.uri().path();
+            tracing::debug_span!("request", method = %request.method(), path)
+        }))
+        .layer(from_fn(guard::add_headers))
+        .with_state(state)
+}

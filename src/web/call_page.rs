@@ -1,0 +1,260 @@
+//! `GET /calls/{id}`: the life of one call, witness by witness, down to the bytes of the logs.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::{Path, State};
+
+use super::error::WebError;
+use super::frame::{Frame, Section};
+use super::incident_page::{label_source_words, label_words, ran_words};
+use super::json_text;
+use super::link;
+use super::shown::{Shown, When, bytes, count, duration};
+use super::state::Shared;
+use super::story::{self, Sentence};
+use super::timeline::class_word;
+use crate::model::{
+    ArgValue, ArgView, Call, CallId, Certainty, JoinedBy, Labels, OutcomeClass, RecordView,
+    Sighting, TimeQuality,
+};
+
+#[derive(Template, WebTemplate)]
+#[template(path = "call.html")]
+pub(crate) struct CallPage {
+    frame: Frame,
+    id: CallId,
+    tool: Shown,
+    class: &'static str,
+    code: Shown,
+    ran: &'static str,
+    facts: Vec<(&'static str, Shown)>,
+    at: When,
+    ended: When,
+    actor: Shown,
+    actor_address: String,
+    labels: Vec<&'static str>,
+    label_source: &'static str,
+    disagreements: Vec<Sentence>,
+    sightings: Vec<SightingBlock>,
+    args: Vec<ArgRow>,
+    args_view: &'static str,
+    records: Vec<RecordBlock>,
+}
+
+struct SightingBlock {
+    witness: &'static str,
+    stream: Shown,
+    joined: &'static str,
+    class: &'static str,
+    steps: Vec<StepRow>,
+}
+
+struct StepRow {
+    at: When,
+    offset: Shown,
+    class: &'static str,
+    class_words: &'static str,
+    code: Shown,
+}
+
+struct ArgRow {
+    name: Shown,
+    /// None where the logs show the name alone.
+    value: Option<Vec<Shown>>,
+    chars: Option<Shown>,
+}
+
+struct RecordBlock {
+    witness: &'static str,
+    dialect: Shown,
+    stream: Shown,
+    path: Shown,
+    generation: u64,
+    offset: Shown,
+    length: Shown,
+    at: When,
+    time_note: &'static str,
+    class: &'static str,
+    code: Shown,
+    detail: Option<Shown>,
+    flags: Vec<Shown>,
+    line: Option<Vec<Shown>>,
+}
+
+pub(crate) async fn show(
+    State(state): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<CallPage, WebError> {
+    let id: CallId = id.parse().map_err(|_| WebError::NoSuch("call"))?;
+    let frame = Frame::new(&state, "Call", Section::Other);
+    let (call, records) = state
+        .reading
+        .read(move |rows| {
+            let Some(call) = rows.call(id)? else { return Ok(None) };
+            let records = rows.records_of(&call)?;
+            Ok(Some((call, records)))
+        })
+        .await?
+        .ok_or(WebError::NoSuch("call"))?;
+    let labels = (state.labels)(call.server.as_deref(), &call.tool);
+    Ok(page(frame, &call, &records, labels))
+}
+
+fn page(frame: Frame, call: &Call, records: &[RecordView], labels: Labels) -> CallPage {
+    CallPage {
+        frame,
+        id: call.id,
+        tool: Shown::short(&call.tool, 200),
+        class: class_word(call.class),
+        code: Shown::short(&call.code, 80),
+        ran: ran_words(call.ran),
+        facts: facts(call),
+        at: When(call.at),
+        ended: When(call.ended),
+        actor: Shown::short(&call.actor, 160),
+        actor_address: format!("/{}", link::query([("actor", &*call.actor)])),
+        labels: label_words(labels),
+        label_source: label_source_words(labels.source),
+        disagreements: call
+            .discrepancies
+            .iter()
+            .map(|what| story::contradiction(&call.tool, what))
+            .collect(),
+        sightings: call.sightings.iter().map(|sighting| block(call, sighting)).collect(),
+        args: args(call),
+        args_view: match call.args.view {
+            ArgView::Nothing => "No log says anything about the arguments.",
+            ArgView::Names => "The logs name the arguments but show no values.",
+            ArgView::Partial => "The logs show some of the values.",
+            ArgView::Full => "All arguments are shown; secrets are masked.",
+        },
+        records: records.iter().map(record).collect(),
+    }
+}
+
+fn facts(call: &Call) -> Vec<(&'static str, Shown)> {
+    let millis = |millis: Option<f64>| {
+        let millis = millis.filter(|millis| millis.is_finite())?;
+        #[expect(clippy::cast_possible_truncation, reason = "a span of time for people")]
+        let micros = (millis * 1000.0) as i64;
+        Some(duration(micros))
+    };
+    let text = |text: &Option<crate::model::Text>| text.as_deref().map(str::to_owned);
+    let list = |all: &[crate::model::Text]| {
+        let all: Vec<&str> = all.iter().map(|item| &**item).collect();
+        (!all.is_empty()).then(|| all.join(", "))
+    };
+    let also: Vec<String> =
+        call.also.iter().map(|(field, value)| format!("{field} = {value}")).collect();
+    [
+        ("Server", text(&call.server)),
+        ("Principal", text(&call.principal)),
+        ("Client", text(&call.client)),
+        ("Tenant", text(&call.tenant)),
+        ("Session", Some(call.session.to_string())),
+        ("Duration", millis(call.duration_ms)),
+        ("Question to answer", millis(call.ask_to_answer_ms)),
+        ("Decision", call.decision.map(|decision| class_words(decision).to_owned())),
+        ("Request id", text(&call.request_id)),
+        ("Group id", text(&call.group_id)),
+        ("Trace id", text(&call.trace_id)),
+        ("Flags", list(&call.flags)),
+        ("Also claimed", (!also.is_empty()).then(|| also.join("; "))),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| Some((name, Shown::new(&value?))))
+    .collect()
+}
+
+fn block(call: &Call, sighting: &Sighting) -> SightingBlock {
+    SightingBlock {
+        witness: sighting.witness.as_str(),
+        stream: Shown::short(&sighting.stream, 200),
+        joined: joined_words(sighting.joined_by, sighting.certainty),
+        class: class_word(sighting.class),
+        steps: sighting
+            .steps
+            .iter()
+            .map(|step| {
+                let offset = call.at.zip(step.at).map(|(start, at)| {
+                    let offset = at.since(start);
+                    format!("{}{}", if offset < 0 { "" } else { "+" }, duration(offset))
+                });
+                StepRow {
+                    at: When(step.at),
+                    offset: Shown::new(&offset.unwrap_or_default()),
+                    class: class_word(step.class),
+                    class_words: class_words(step.class),
+                    code: Shown::short(&step.code, 80),
+                }
+            })
+            .collect(),
+    }
+}
+
+const fn joined_words(joined_by: JoinedBy, certainty: Certainty) -> &'static str {
+    match (joined_by, certainty) {
+        (JoinedBy::Alone, _) => "leads the call",
+        (JoinedBy::Trace, _) => "joined by a shared trace id",
+        (JoinedBy::Arguments, Certainty::Ambiguous) => {
+            "joined by tool, arguments and time; other calls fit as well"
+        }
+        (JoinedBy::Arguments, _) => "joined by tool, arguments and time; nothing else fits",
+        (JoinedBy::Time, Certainty::Ambiguous) => {
+            "joined by tool and time; other calls fit as well"
+        }
+        (JoinedBy::Time, _) => "joined by tool and time; nothing else fits",
+    }
+}
+
+const fn class_words(class: OutcomeClass) -> &'static str {
+    match class {
+        OutcomeClass::Asked => "a person was asked",
+        OutcomeClass::Approved => "approved",
+        OutcomeClass::Declined => "declined by a person",
+        OutcomeClass::Denied => "denied",
+        OutcomeClass::Input => "a person answered the server",
+        OutcomeClass::Ok => "ran and succeeded",
+        OutcomeClass::Limited => "stopped by a limit",
+        OutcomeClass::Error => "failed",
+        OutcomeClass::Unknown => "not known",
+    }
+}
+
+fn args(call: &Call) -> Vec<ArgRow> {
+    let value = |arg: &ArgValue| ArgRow {
+        name: Shown::short(&arg.name, 120),
+        value: Some(json_text::lines(&arg.text)),
+        chars: arg.chars.map(|chars| Shown::new(&count(chars))),
+    };
+    let name = |name: &crate::model::Text| ArgRow {
+        name: Shown::short(name, 120),
+        value: None,
+        chars: None,
+    };
+    call.args.values.iter().map(value).chain(call.args.dropped.iter().map(name)).collect()
+}
+
+fn record(record: &RecordView) -> RecordBlock {
+    RecordBlock {
+        witness: record.witness.as_str(),
+        dialect: Shown::short(&record.dialect, 40),
+        stream: Shown::short(&record.stream, 200),
+        path: Shown::short(&record.path, 400),
+        generation: record.id.generation,
+        offset: Shown::new(&count(record.id.offset)),
+        length: Shown::new(&bytes(record.length)),
+        at: When(record.at),
+        time_note: match record.time_quality {
+            TimeQuality::Own => "",
+            TimeQuality::Missing => "the record has no time of its own; this is its neighbour's",
+            TimeQuality::Invalid => "the record's time cannot be; this is its neighbour's",
+            TimeQuality::Future => "the record's time was ahead of the clock when it was read",
+        },
+        class: class_word(record.class),
+        code: Shown::short(&record.code, 80),
+        detail: record.detail.as_deref().map(Shown::new),
+        flags: record.flags.iter().map(|flag| Shown::short(flag, 80)).collect(),
+        line: record.line.as_deref().map(json_text::lines),
+    }
+}

@@ -1,0 +1,429 @@
+//! Hand-made rows for tests: a trifecta, its surroundings and its sources.
+
+use std::sync::Arc;
+
+use super::incident::{Incident, group};
+use crate::model::{
+    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, DecisionView,
+    Dialect, Discrepancy, EvidenceView, JoinedBy, Level, Micros, OutcomeClass, Ran, RecordId,
+    RecordView, RejectView, Sighting, SourceView, Step, TimeQuality, Totals, Why, Witness,
+    WitnessLine,
+};
+use crate::store::{AlertFilter, CallFilter};
+
+/// 2026-11-29T10:00:00Z
+pub(crate) const START: Micros = Micros(1_795_946_400_000_000);
+
+/// Rows as a store would give them.
+#[derive(Default)]
+pub(crate) struct Fixture {
+    pub(crate) alerts: Vec<AlertView>,
+    pub(crate) decisions: Vec<DecisionView>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) records: Vec<RecordView>,
+    pub(crate) sources: Vec<SourceView>,
+    pub(crate) rejects: Vec<RejectView>,
+    pub(crate) totals: Totals,
+}
+
+impl Fixture {
+    pub(crate) fn alerts(&self, filter: &AlertFilter) -> Vec<AlertView> {
+        let within = |alert: &&AlertView| {
+            filter.actor.as_ref().is_none_or(|actor| *actor == alert.actor)
+                && filter.from.is_none_or(|from| alert.last_seen.is_some_and(|last| last >= from))
+                && filter.to.is_none_or(|to| alert.first_seen.is_some_and(|first| first <= to))
+        };
+        let limit = filter.limit.unwrap_or(usize::MAX);
+        let mut alerts: Vec<_> = self.alerts.iter().filter(within).take(limit).cloned().collect();
+        if !filter.with_evidence {
+            alerts.iter_mut().for_each(|alert| alert.evidence.clear());
+        }
+        alerts
+    }
+
+    pub(crate) fn alert(&self, id: AlertId) -> Option<AlertView> {
+        self.alerts.iter().find(|alert| alert.id == id).cloned()
+    }
+
+    pub(crate) fn decisions(&self, id: AlertId) -> Vec<DecisionView> {
+        if self.alerts.first().is_some_and(|alert| alert.id == id) {
+            self.decisions.clone()
+        } else {
+            Vec::new()
+        }
+    }
+
+    pub(crate) fn call(&self, id: CallId) -> Option<Call> {
+        self.calls.iter().find(|call| call.id == id).cloned()
+    }
+
+    pub(crate) fn calls(&self, filter: &CallFilter) -> Vec<Call> {
+        let within = |call: &&Call| {
+            filter.session.as_ref().is_none_or(|session| **session == *call.session)
+                && filter.from.is_none_or(|from| call.at.is_some_and(|at| at >= from))
+                && filter.to.is_none_or(|to| call.at.is_some_and(|at| at <= to))
+        };
+        self.calls.iter().filter(within).take(filter.limit).cloned().collect()
+    }
+
+    pub(crate) fn records_of(&self, call: &Call) -> Vec<RecordView> {
+        let step = |record: &&RecordView| {
+            call.sightings
+                .iter()
+                .flat_map(|sighting| &sighting.steps)
+                .any(|step| step.record == record.id)
+        };
+        self.records.iter().filter(step).cloned().collect()
+    }
+}
+
+pub(crate) fn alert(id: u8, actor: &str, level: Level) -> AlertView {
+    AlertView {
+        id: AlertId([id; 16]),
+        seq: u64::from(id),
+        rule: "error-rate".to_owned(),
+        title: "Most calls fail".to_owned(),
+        level,
+        tags: vec!["atlas.t0053".to_owned()],
+        group: vec![("actor".to_owned(), actor.to_owned())],
+        actor: actor.to_owned(),
+        first_seen: Some(START),
+        last_seen: Some(START),
+        count: 1,
+        why: Why {
+            text: "More than half of the calls failed.".to_owned(),
+            threshold: 20,
+            value: 24,
+            timespan: Some(300.0),
+        },
+        retracted: None,
+        state: AlertState::Open,
+        close_reason: None,
+        evidence: Vec::new(),
+        elided: 0,
+    }
+}
+
+fn record_id(id: u8, witness: u64, step: u64) -> RecordId {
+    RecordId { generation: witness, offset: u64::from(id) * 1000 + step * 412, index: 0 }
+}
+
+fn sighting(id: u8, witness: Witness, times: &[i64]) -> Sighting {
+    let steps: Vec<Step> = (0..)
+        .zip(times)
+        .map(|(step, at)| {
+            let is_last = step + 1 == times.len() as u64;
+            let class = if is_last { OutcomeClass::Ok } else { OutcomeClass::Approved };
+            Step {
+                record: record_id(id, witness as u64, step),
+                length: 412,
+                at: Some(START.plus(*at)),
+                class,
+                code: class.as_str().into(),
+            }
+        })
+        .collect();
+    let is_lead = witness == Witness::Client;
+    Sighting {
+        witness,
+        dialect: Dialect::TwoSided,
+        stream: format!("{}.jsonl", witness.as_str()).into(),
+        class: OutcomeClass::Ok,
+        code: "ok".into(),
+        joined_by: if is_lead { JoinedBy::Alone } else { JoinedBy::Arguments },
+        certainty: if is_lead { Certainty::Exact } else { Certainty::Unambiguous },
+        steps,
+    }
+}
+
+/// A call that client and server saw, `at` microseconds after [`START`].
+pub(crate) fn call(id: u8, tool: &str, at: i64) -> Call {
+    let server = if tool == "fetch_url" { "web" } else { "tickets" };
+    let arg = |name: &str, text: &str| ArgValue {
+        name: name.into(),
+        text: text.into(),
+        hash: 1,
+        chars: Some(text.chars().count() as u64),
+        summarised: false,
+    };
+    Call {
+        id: CallId([id; 16]),
+        at: Some(START.plus(at)),
+        stream: "client.jsonl".into(),
+        position: record_id(id, Witness::Client as u64, 0),
+        ended: Some(START.plus(at + 180_000)),
+        duration_ms: Some(180.0),
+        tool: tool.into(),
+        server: Some(server.into()),
+        principal: Some("u-eng".into()),
+        client: Some("desk-agent".into()),
+        actor: "u-eng".into(),
+        tenant: Some("acme".into()),
+        session: "s-1".into(),
+        class: OutcomeClass::Ok,
+        code: "ok".into(),
+        decision: Some(OutcomeClass::Approved),
+        ran: Ran::Yes,
+        args: Args {
+            view: ArgView::Full,
+            values: vec![
+                arg("query", "\"customer tokens\""),
+                arg("options", "{\"limit\":20,\"fields\":[\"id\",\"body\"]}"),
+            ],
+            dropped: vec!["cursor".into()],
+        },
+        flags: vec!["duplicate-key".into()],
+        also: Vec::new(),
+        request_id: Some("17".into()),
+        group_id: None,
+        trace_id: Some("4bf92f3577b34da6a3ce929d0e0e4736".into()),
+        ask_to_answer_ms: Some(1240.0),
+        sightings: vec![
+            sighting(id, Witness::Client, &[at, at + 180_000]),
+            sighting(id, Witness::Server, &[at + 90_000]),
+        ],
+        discrepancies: Vec::new(),
+    }
+}
+
+fn evidence(stage: &str, call: &Call) -> EvidenceView {
+    EvidenceView {
+        stage: stage.to_owned(),
+        call_id: call.id,
+        at: call.at,
+        ended: call.ended,
+        server: call.server.as_deref().map(str::to_owned),
+        tool: call.tool.to_string(),
+        code: call.code.to_string(),
+        class: call.class,
+        ran: call.ran,
+        principal: call.principal.as_deref().map(str::to_owned),
+        client: call.client.as_deref().map(str::to_owned),
+        tenant: call.tenant.as_deref().map(str::to_owned),
+        session: call.session.to_string(),
+        lines: call
+            .sightings
+            .iter()
+            .flat_map(|sighting| sighting.steps.iter().map(move |step| (sighting, step)))
+            .map(|(sighting, step)| WitnessLine {
+                witness: sighting.witness,
+                file: format!("/var/log/mcp/{}", sighting.stream),
+                record: step.record,
+                length: step.length,
+                text: Some("{\"event\":\"tool_call\"}".to_owned()),
+            })
+            .collect(),
+    }
+}
+
+/// Four calls of one actor that make a trifecta: legs 4.1 s and 5.25 s apart.
+pub(crate) fn trifecta() -> (Incident, Vec<Call>) {
+    let calls = vec![
+        call(11, "fetch_url", 0),
+        call(12, "search_tickets", 4_100_000),
+        call(13, "search_tickets", 6_800_000),
+        call(14, "post_comment", 12_050_000),
+    ];
+    let stages = ["open-world", "sensitive-read", "sensitive-read", "outbound-write"];
+    let alert = AlertView {
+        rule: "trifecta-signature".to_owned(),
+        title: "Lethal trifecta: foreign content, then sensitive reads, then an outbound write"
+            .to_owned(),
+        last_seen: calls[3].at,
+        why: Why {
+            text:
+                "Content from outside was read, then sensitive data, then something was sent out."
+                    .to_owned(),
+            threshold: 3,
+            value: 3,
+            timespan: Some(60.0),
+        },
+        evidence: stages.iter().zip(&calls).map(|(stage, call)| evidence(stage, call)).collect(),
+        ..alert(1, "u-eng", Level::Critical)
+    };
+    (group(vec![alert]).remove(0), calls)
+}
+
+fn record(call: &Call) -> Vec<RecordView> {
+    call.sightings
+        .iter()
+        .flat_map(|sighting| sighting.steps.iter().map(move |step| (sighting, step)))
+        .map(|(sighting, step)| RecordView {
+            id: step.record,
+            length: step.length,
+            witness: sighting.witness,
+            dialect: "two-sided".to_owned(),
+            stream: sighting.stream.to_string(),
+            path: format!("/var/log/mcp/{}", sighting.stream),
+            at: step.at,
+            time_quality: TimeQuality::Own,
+            class: step.class,
+            code: step.code.to_string(),
+            detail: Some("200 in 180 ms".to_owned()),
+            flags: vec!["duplicate-key".to_owned()],
+            line: Some(
+                "{\"ts\":\"2026-11-29T10:00:04.100Z\",\"event\":\"tool_call\",\"tool\":\"search_tickets\",\
+                 \"args\":{\"query\":\"customer tokens\",\"options\":{\"limit\":20,\"fields\":[\"id\",\"body\"]}},\
+                 \"token\":\"[masked]\",\"outcome\":\"ok\"}"
+                    .to_owned(),
+            ),
+        })
+        .collect()
+}
+
+/// A small world: the trifecta, what surrounds it, other incidents, sources and rejects.
+pub(crate) fn world() -> Fixture {
+    let (incident, mut calls) = trifecta();
+    calls.extend([
+        call(20, "list_dir", -40_000_000),
+        call(21, "read_file", 2_000_000),
+        call(22, "search_help", 31_000_000),
+        call(23, "list_dir", 200_000_000),
+    ]);
+    let mut burst = alert(2, "u-eng", Level::Medium);
+    burst.rule = "call-burst".to_owned();
+    burst.title = "A sensitive tool is called unusually often".to_owned();
+    burst.first_seen = calls[1].at;
+    burst.last_seen = calls[2].at;
+    burst.evidence = calls[1..3].iter().map(|call| evidence("sensitive-call", call)).collect();
+    burst.elided = 17;
+    calls[3].discrepancies.push(Discrepancy::Outcome {
+        upper: Witness::Client,
+        upper_code: "timeout".into(),
+        lower: Witness::Server,
+        lower_code: "ok".into(),
+    });
+    let mut alerts = incident.into_alerts();
+    alerts.push(burst);
+    let others = [
+        (3, "u-ann", Level::High, "policy-bypass", "A denied call ran all the same", 3_i64),
+        (4, "build-bot", Level::Low, "rubber-stamp", "Approvals faster than anyone can read", 9),
+        (5, "u-bob", Level::Informational, "unlisted-tool", "A tool that nobody listed", 26),
+        (6, "u-cat", Level::High, "first-cross-tenant", "A tenant this principal never used", 70),
+    ];
+    for (id, actor, level, rule, title, hours) in others {
+        let mut other = alert(id, actor, level);
+        (other.rule, other.title) = (rule.to_owned(), title.to_owned());
+        other.first_seen = Some(START.minus(hours * Micros::HOUR));
+        other.last_seen = other.first_seen.map(|first| first.plus(7_000_000));
+        other.evidence = vec![evidence("match", &calls[usize::from(id) % 4])];
+        alerts.push(other);
+    }
+    alerts[3].state = AlertState::Acknowledged;
+    alerts[4].state = AlertState::Closed;
+    alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
+    alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
+    let source = |name: &str, state: &str, generation: u64| SourceView {
+        generation,
+        stream: format!("{name}.jsonl"),
+        path: format!("/var/log/mcp/{name}.jsonl"),
+        state: state.to_owned(),
+        size: 52_428_800,
+        offset: if state == "live" { 52_420_000 } else { 52_428_800 },
+        records: 241_902,
+        rejects: generation % 3,
+        last_at: Some(START),
+    };
+    Fixture {
+        decisions: vec![DecisionView {
+            at: START.plus(Micros::MINUTE),
+            who: "Mara".to_owned(),
+            state: AlertState::Acknowledged,
+            close_reason: None,
+            note: "Looking at it.\nAsked the owner of desk-agent.".to_owned(),
+        }],
+        records: calls.iter().flat_map(record).collect(),
+        calls,
+        sources: vec![
+            source("client", "live", 1),
+            source("server", "live", 2),
+            source("server", "rotated", 4),
+            source("gateway", "gone", 3),
+        ],
+        rejects: vec![RejectView {
+            generation: 2,
+            stream: "server.jsonl".to_owned(),
+            path: "/var/log/mcp/server.jsonl".to_owned(),
+            offset: 41_377,
+            length: 212,
+            reason: "The line is not JSON: it ends inside a string. Was the writer killed?"
+                .to_owned(),
+            head: "{\"ts\":\"2026-11-29T09:58:01Z\",\"event\":\"tool_ca".to_owned(),
+        }],
+        totals: Totals {
+            records: 1_204_331,
+            calls: 601_220,
+            rejects: 3,
+            alerts: alerts.len() as u64,
+            open_alerts: 4,
+            first_at: Some(START.minus(30 * Micros::DAY)),
+            last_at: Some(START),
+            alert_seq: 6,
+            outbox_pending: 1,
+            outbox_dead: 0,
+            last_mail_error: Some("connection refused by mail.example:587".to_owned()),
+            database_bytes: 734_003_200,
+        },
+        alerts,
+    }
+}
+
+/// The world with `text` wherever a log could have put it.
+pub(crate) fn hostile_world(text: &str) -> Fixture {
+    let mut world = world();
+    let owned = || text.to_owned();
+    let shared = || Arc::<str>::from(text);
+    for alert in &mut world.alerts {
+        alert.title = format!("{} {text}", alert.title);
+        alert.actor = owned();
+        alert.rule = owned();
+        alert.tags = vec![owned()];
+        alert.group = vec![(owned(), owned())];
+        alert.why.text = owned();
+        alert.retracted = Some(owned());
+        for call in &mut alert.evidence {
+            call.stage = format!("{text}{}", call.stage);
+            (call.tool, call.code, call.session) = (owned(), owned(), owned());
+            (call.server, call.principal, call.client, call.tenant) =
+                (Some(owned()), Some(owned()), Some(owned()), Some(owned()));
+        }
+    }
+    for call in &mut world.calls {
+        (call.tool, call.code, call.session, call.actor) = (shared(), shared(), shared(), shared());
+        (call.server, call.principal, call.client) =
+            (Some(shared()), Some(shared()), Some(shared()));
+        (call.tenant, call.request_id, call.group_id, call.trace_id) =
+            (Some(shared()), Some(shared()), Some(shared()), Some(shared()));
+        call.flags = vec![shared()];
+        call.also = vec![(shared(), shared())];
+        call.args.dropped = vec![shared()];
+        call.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
+        for sighting in &mut call.sightings {
+            (sighting.stream, sighting.code) = (shared(), shared());
+            sighting.steps.iter_mut().for_each(|step| step.code = shared());
+        }
+        call.discrepancies = vec![Discrepancy::Outcome {
+            upper: Witness::Client,
+            upper_code: shared(),
+            lower: Witness::Server,
+            lower_code: shared(),
+        }];
+    }
+    for record in &mut world.records {
+        (record.dialect, record.stream, record.path) = (owned(), owned(), owned());
+        (record.code, record.detail, record.line) = (owned(), Some(owned()), Some(owned()));
+        record.flags = vec![owned()];
+    }
+    for source in &mut world.sources {
+        (source.stream, source.path, source.state) = (owned(), owned(), owned());
+    }
+    for reject in &mut world.rejects {
+        (reject.stream, reject.path) = (owned(), owned());
+        (reject.reason, reject.head) = (owned(), owned());
+    }
+    for decision in &mut world.decisions {
+        (decision.who, decision.note) = (owned(), owned());
+    }
+    world.totals.last_mail_error = Some(owned());
+    world
+}

@@ -1,0 +1,80 @@
+//! How the daemon is doing, as the pages tell it. The daemon fills it in; nothing here measures.
+
+use super::shown::{Shown, bytes, duration};
+use crate::model::Micros;
+
+/// Silence of the reading loop after which the pages raise the alarm.
+const STALL_MICROS: i64 = 60 * Micros::SECOND;
+
+/// The daemon's condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why ingest stands still, where it does.
+    pub ingest_error: Option<String>,
+    /// Why file changes are noticed late or by polling only, where they are.
+    pub watcher_degraded: Option<String>,
+    /// (bytes read, bytes to read) while history is being read.
+    pub backfill: Option<(u64, u64)>,
+    /// When the reading loop last finished a round, whether or not it found new lines.
+    pub last_batch_at: Option<Micros>,
+    /// Anything else that an operator should know, one sentence each.
+    pub problems: Vec<String>,
+}
+
+impl Health {
+    /// What is wrong, worst first; empty when all is well.
+    pub(crate) fn alarms(&self, now: Micros) -> Vec<Shown> {
+        let mut alarms = Vec::new();
+        if let Some(error) = &self.ingest_error {
+            alarms.push(Shown::new(&format!("Ingest has stopped: {error}")));
+        }
+        if let Some(silence) = self.stalled_for(now) {
+            alarms.push(Shown::new(&format!(
+                "Ingest has been silent for {}: new log lines are not being read.",
+                duration(silence)
+            )));
+        }
+        if let Some(reason) = &self.watcher_degraded {
+            alarms.push(Shown::new(&format!("File changes are noticed late: {reason}")));
+        }
+        alarms.extend(self.problems.iter().map(|problem| Shown::new(problem)));
+        alarms
+    }
+
+    /// How far the reading of history has come, in words.
+    pub(crate) fn progress(&self) -> Option<Shown> {
+        let (done, total) = self.backfill?;
+        let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100).min(100);
+        Some(Shown::new(&format!(
+            "Reading history: {percent} % ({} of {}). Older incidents may still appear.",
+            bytes(done),
+            bytes(total)
+        )))
+    }
+
+    /// Microseconds since the last round, where that is too long. A backfill's rounds are long ones.
+    fn stalled_for(&self, now: Micros) -> Option<i64> {
+        let silence = now.since(self.last_batch_at?);
+        (self.backfill.is_none() && self.ingest_error.is_none() && silence > STALL_MICROS)
+            .then_some(silence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_an_alarm_only_outside_a_backfill() {
+        let now = Micros(1_000_000_000);
+        let quiet = Health { last_batch_at: Some(now.minus(61_000_000)), ..Health::default() };
+        assert_eq!(quiet.alarms(now).len(), 1);
+        assert!(Health { backfill: Some((1, 2)), ..quiet }.alarms(now).is_empty());
+    }
+
+    #[test]
+    fn progress_of_nothing_is_complete() {
+        let health = Health { backfill: Some((0, 0)), ..Health::default() };
+        assert!(health.progress().unwrap().as_str().contains("100 %"));
+    }
+}

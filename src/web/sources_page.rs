@@ -1,0 +1,129 @@
+//! `GET /sources`: what is being read, how far, what could not be read, and how the daemon is doing.
+
+use askama::Template;
+use askama_web::WebTemplate;
+use axum::extract::State;
+
+use super::error::WebError;
+use super::frame::{Frame, Section};
+use super::shown::{Shown, When, bytes, count};
+use super::state::Shared;
+use crate::model::{Micros, RejectView, SourceView, Totals};
+
+/// Newest rejects shown.
+const REJECTS_MAX: usize = 50;
+/// Sources shown; a folder with more is one to tidy up.
+const SOURCES_MAX: usize = 1000;
+/// Characters of a reject's line shown.
+const HEAD_CHARS_MAX: usize = 600;
+
+#[derive(Template, WebTemplate)]
+#[template(path = "sources.html")]
+pub(crate) struct SourcesPage {
+    frame: Frame,
+    facts: Vec<(&'static str, Shown, bool)>,
+    first: When,
+    last: When,
+    last_round: When,
+    mail_error: Option<Shown>,
+    rows: Vec<Row>,
+    left_out: usize,
+    rejects: Vec<RejectBlock>,
+    rejects_total: Shown,
+}
+
+struct Row {
+    stream: Shown,
+    path: Shown,
+    generation: u64,
+    state: Shown,
+    size: Shown,
+    read: Shown,
+    lag: Shown,
+    lags: bool,
+    records: Shown,
+    rejects: Shown,
+    has_rejects: bool,
+    last: When,
+}
+
+struct RejectBlock {
+    stream: Shown,
+    path: Shown,
+    offset: Shown,
+    length: Shown,
+    reason: Shown,
+    head: Shown,
+}
+
+pub(crate) async fn show(State(state): State<Shared>) -> Result<SourcesPage, WebError> {
+    let frame = Frame::new(&state, "Sources", Section::Sources);
+    let last_round = state.health.borrow().last_batch_at;
+    let (sources, rejects, totals) = state
+        .reading
+        .read(|rows| Ok((rows.sources()?, rows.rejects(REJECTS_MAX)?, rows.totals()?)))
+        .await?;
+    Ok(page(frame, &sources, &rejects, &totals, last_round))
+}
+
+fn page(
+    frame: Frame,
+    sources: &[SourceView],
+    rejects: &[RejectView],
+    totals: &Totals,
+    last_round: Option<Micros>,
+) -> SourcesPage {
+    let lag: u64 =
+        sources.iter().filter(|source| source.state != "gone").map(SourceView::lag).sum();
+    let number = |number| Shown::new(&count(number));
+    SourcesPage {
+        frame,
+        facts: vec![
+            ("Records", number(totals.records), false),
+            ("Calls", number(totals.calls), false),
+            ("Rejects", number(totals.rejects), totals.rejects > 0),
+            ("Alerts", number(totals.alerts), false),
+            ("Open alerts", number(totals.open_alerts), false),
+            ("Not read yet", Shown::new(&bytes(lag)), false),
+            ("Mails waiting", number(totals.outbox_pending), false),
+            ("Mails given up", number(totals.outbox_dead), totals.outbox_dead > 0),
+            ("Database", Shown::new(&bytes(totals.database_bytes)), false),
+        ],
+        first: When(totals.first_at),
+        last: When(totals.last_at),
+        last_round: When(last_round),
+        mail_error: totals.last_mail_error.as_deref().map(Shown::new),
+        rows: sources.iter().take(SOURCES_MAX).map(row).collect(),
+        left_out: sources.len().saturating_sub(SOURCES_MAX),
+        rejects: rejects.iter().map(reject).collect(),
+        rejects_total: number(totals.rejects),
+    }
+}
+
+fn row(source: &SourceView) -> Row {
+    Row {
+        stream: Shown::short(&source.stream, 200),
+        path: Shown::short(&source.path, 400),
+        generation: source.generation,
+        state: Shown::short(&source.state, 20),
+        size: Shown::new(&bytes(source.size)),
+        read: Shown::new(&bytes(source.offset)),
+        lag: Shown::new(&bytes(source.lag())),
+        lags: source.lag() > 0 && source.state != "gone",
+        records: Shown::new(&count(source.records)),
+        rejects: Shown::new(&count(source.rejects)),
+        has_rejects: source.rejects > 0,
+        last: When(source.last_at),
+    }
+}
+
+fn reject(reject: &RejectView) -> RejectBlock {
+    RejectBlock {
+        stream: Shown::short(&reject.stream, 200),
+        path: Shown::short(&reject.path, 400),
+        offset: Shown::new(&count(reject.offset)),
+        length: Shown::new(&bytes(reject.length)),
+        reason: Shown::new(&reject.reason),
+        head: Shown::short(&reject.head, HEAD_CHARS_MAX),
+    }
+}

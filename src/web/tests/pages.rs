@@ -1,0 +1,250 @@
+//! What the pages say.
+
+use super::*;
+use crate::model::{CallId, Level, Micros};
+
+#[tokio::test]
+async fn the_list_shows_incidents_with_all_that_tells_them_apart() {
+    let site = Site::new(world());
+    let list = site.get("/").await;
+    assert_eq!(list.status, StatusCode::OK);
+    assert_eq!(list.count("class=\"title\""), 5);
+    assert!(list.body.contains("5 shown of 5 matching incidents"));
+    for text in [
+        "Lethal trifecta",
+        "critical",
+        "u-eng",
+        "fetch_url",
+        "tickets",
+        "retracted",
+        "acknowledged",
+        "2026-11-29 10:00:12.050 UTC",
+        "12.05 s",
+    ] {
+        assert!(list.body.contains(text), "{text}");
+    }
+    // The newest first.
+    assert!(list.body.find("u-eng").unwrap() < list.body.find("u-ann").unwrap());
+}
+
+#[tokio::test]
+async fn filters_narrow_the_list_and_can_be_taken_away() {
+    let site = Site::new(world());
+    for (query, rows) in [
+        ("level=high", 3),
+        ("state=closed", 1),
+        ("state=open&level=critical", 1),
+        ("rule=call-burst", 1),
+        ("actor=u-ann", 1),
+        ("range=1h", 1),
+        ("range=6h", 2),
+        ("q=POST_comment", 1),
+        ("q=nothing", 0),
+        ("from=2026-11-28T00:00&to=2026-11-28T09:00", 1),
+    ] {
+        let list = site.get(&format!("/?{query}")).await;
+        assert_eq!(list.count("class=\"title\""), rows, "{query}");
+        assert!(list.body.contains("Active filters"), "{query}");
+    }
+    let list = site.get("/?level=awful").await;
+    assert!(list.body.contains("left out of the filter: level"));
+}
+
+#[tokio::test]
+async fn pages_follow_one_another_without_gap_or_double() {
+    let mut fixture = world();
+    let base = fixture.alerts.remove(0);
+    fixture.alerts = (0..120_u8)
+        .map(|id| {
+            let mut alert = base.clone();
+            (alert.id, alert.actor) = (crate::model::AlertId([id; 16]), format!("actor-{id}"));
+            // Several share one instant.
+            alert.last_seen = Some(START.plus(i64::from(id / 7) * Micros::SECOND));
+            alert
+        })
+        .collect();
+    let site = Site::new(fixture);
+    let mut path = "/?level=low".to_owned();
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let page = site.get(&path).await.body;
+        let ids = page.split("class=\"title\" href=\"").skip(1);
+        seen.extend(ids.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        let next = page.split("rel=\"next\" href=\"").nth(1);
+        path = next
+            .map_or(String::new(), |rest| rest.split('"').next().unwrap().replace("&#38;", "&"));
+    }
+    assert_eq!((seen.len(), path.as_str()), (120, ""));
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 120);
+}
+
+#[tokio::test]
+async fn an_empty_list_tells_the_next_step() {
+    let untouched = Site::new(Fixture::default()).get("/").await.body;
+    assert!(untouched.contains("calltrail demo") && untouched.contains("href=\"/sources\""));
+    let filtered = Site::new(world()).get("/?q=nothing").await.body;
+    assert!(filtered.contains("Nothing matches"));
+    let sources = Site::new(Fixture::default()).get("/sources").await.body;
+    assert!(sources.contains("calltrail watch"));
+}
+
+#[tokio::test]
+async fn picture_and_table_of_an_incident_tell_the_same() {
+    let site = Site::new(world());
+    for (around, calls, context) in [("0", 4, 0), ("1", 7, 3), ("5", 8, 4), ("999", 7, 3)] {
+        let page = site.get(&format!("{INCIDENT}?around={around}")).await;
+        assert_eq!(page.count("<a class=\"call-mark"), calls, "{around}");
+        assert_eq!(page.count("<tr class=\"call-row"), calls, "{around}");
+        assert_eq!(page.count("<a class=\"call-mark context"), context, "{around}");
+        assert_eq!(page.count("<tr class=\"call-row context"), context, "{around}");
+        assert_eq!(page.count("<rect class=\"bar "), page.count("<span class=\"witness\">"));
+        assert_eq!(page.count("<polygon class=\"leg "), page.count("<span class=\"part\">"));
+        assert_eq!(page.count("href=\"/calls/"), 2 * calls);
+    }
+}
+
+#[tokio::test]
+async fn an_incident_says_what_happened_and_why_it_fired() {
+    let page = Site::new(world()).get(INCIDENT).await.body;
+    for text in [
+        "+4.1 s",
+        "+5.25 s",
+        "trifecta-signature",
+        "call-burst",
+        "Content from outside was read",
+        "1 min 00 s",
+        "17 further calls of the evidence",
+        "Mara",
+        "Asked the owner of desk-agent.",
+        "the witnesses disagree",
+        "timeout",
+        "open-world",
+        "sensitive",
+        "outbound",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn any_member_finds_the_incident() {
+    let site = Site::new(world());
+    let by_second = site.get("/incidents/02020202020202020202020202020202").await.body;
+    assert!(by_second.contains("<span class=\"id\">01010101010101010101010101010101</span>"));
+}
+
+#[tokio::test]
+async fn the_buttons_fit_the_state() {
+    let site = Site::new(world());
+    let buttons = async |id: &str| {
+        let page = site.get(&format!("/incidents/{}", id.repeat(16))).await;
+        ["acknowledge", "close", "reopen", "note"]
+            .map(|action| page.count(&format!("value=\"{action}\"")))
+    };
+    assert_eq!(buttons("01").await, [1, 1, 0, 1]);
+    assert_eq!(buttons("04").await, [0, 1, 1, 1]);
+    assert_eq!(buttons("05").await, [0, 0, 1, 1]);
+}
+
+#[tokio::test]
+async fn retracted_alerts_say_so() {
+    let page = Site::new(world()).get(&format!("/incidents/{}", "06".repeat(16))).await.body;
+    assert!(
+        page.contains("no longer show this (<bdi>a backdated record moved the first use</bdi>)")
+    );
+}
+
+#[tokio::test]
+async fn a_call_is_shown_down_to_its_bytes() {
+    let page = Site::new(world()).get(CALL).await.body;
+    for text in [
+        "post_comment",
+        "outbound",
+        "+180 ms",
+        "+90 ms",
+        "1.24 s",
+        "14,412",
+        "/var/log/mcp/client.jsonl",
+        "joined by tool, arguments and time; nothing else fits",
+        "the server says",
+        "from the catalogue that comes with Calltrail",
+        "not shown by any log",
+        "[masked]",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    // The line is laid out, one member a line.
+    assert!(page.contains("<bdi>  &#34;outcome&#34;: &#34;ok&#34;</bdi>"));
+}
+
+#[tokio::test]
+async fn sources_show_lag_rejects_and_mail_errors() {
+    let page = Site::new(world()).get("/sources").await.body;
+    for text in [
+        "client.jsonl",
+        "rotated",
+        "8.6 KiB",
+        "it ends inside a string",
+        "41,377",
+        "connection refused by mail.example:587",
+        "1,204,331",
+        "700.0 MiB",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_raises_the_alarm_when_ingest_stops() {
+    let site = Site::new(world());
+    assert_eq!(site.get("/").await.count("role=\"alert\""), 0);
+    site.health
+        .send(Health { ingest_error: Some("disk <full>".to_owned()), ..Health::default() })
+        .unwrap();
+    for path in ["/", INCIDENT, CALL, "/sources"] {
+        let page = site.get(path).await.body;
+        assert!(page.contains("Ingest has stopped: disk &#60;full&#62;"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_kindly() {
+    let site = Site::new(world());
+    let nobody = CallId([0xff; 16]);
+    for path in [format!("/calls/{nobody}"), format!("/incidents/{nobody}"), "/x".to_owned()] {
+        let answer = site.get(&path).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(answer.body.contains("Incident list"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn assets_are_served_for_ever_under_their_hash() {
+    let site = Site::new(world());
+    let page = site.get("/").await.body;
+    for (attribute, kind) in [("href=\"/assets/", "css"), ("src=\"/assets/", "javascript")] {
+        let names = page.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap());
+        let mut kinds = Vec::new();
+        for name in names {
+            let answer = site.send(site.stranger("GET", &format!("/assets/{name}")), "").await;
+            assert_eq!(answer.status, StatusCode::OK);
+            let cached = answer.headers.get(header::CACHE_CONTROL).unwrap().to_str().unwrap();
+            assert!(cached.contains("immutable"));
+            kinds.push(
+                answer.headers.get(header::CONTENT_TYPE).unwrap().to_str().unwrap().to_owned(),
+            );
+        }
+        assert!(kinds.iter().any(|found| found.contains(kind)), "{kinds:?}");
+    }
+}
+
+#[test]
+fn severities_differ_by_shape() {
+    use super::super::shown::Severity;
+    let mut shapes: Vec<_> = Level::ALL.into_iter().map(|level| Severity(level).shape()).collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    assert_eq!(shapes.len(), Level::ALL.len());
+}
