@@ -132,7 +132,11 @@ impl Intake {
             .collect()
     }
 
-    pub(super) fn read_line(&mut self, record: crate::model::RecordId, length: u64) -> Option<Vec<u8>> {
+    pub(super) fn read_line(
+        &mut self,
+        record: crate::model::RecordId,
+        length: u64,
+    ) -> Option<Vec<u8>> {
         self.tail.read_line(record.generation, record.offset, length)
     }
 
@@ -147,8 +151,8 @@ impl Intake {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
         let pending = self.tail.pending();
-        let chunk_bytes = (READ_AHEAD_BYTES / pending.len().max(1))
-            .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        let chunk_bytes =
+            (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
         for generation in pending {
             self.fill(generation, chunk_bytes, now);
         }
@@ -275,7 +279,8 @@ impl Intake {
         let queue = self.queues.entry(generation).or_default();
         queue.last_at = queue.last_at.or(last_at);
         for item in &chunk.items {
-            let (end, what) = (item.offset() + item.length(), read(&mut self.parser, &chunk, item, now));
+            let (end, what) =
+                (item.offset() + item.length(), read(&mut self.parser, &chunk, item, now));
             queue.push(Entry { end, what });
         }
     }

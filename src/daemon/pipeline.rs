@@ -14,8 +14,8 @@ use crate::model::{
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
-    AlertRow, Batch, CallNeed, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Store,
-    StoreError, Whose,
+    AlertRow, Batch, CallNeed, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed,
+    Store, StoreError, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -124,7 +124,8 @@ impl Pipeline {
             self.correlator.apply(&cut.records, loaded)
         };
         let changes = self.detect(&outcome.changes)?;
-        let mut batch = Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
+        let mut batch =
+            Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
         self.put_alerts(changes, now, &mut batch)?;
         let step = Step {
             records: cut.records.len() as u64,
@@ -142,8 +143,12 @@ impl Pipeline {
     /// What correlation has to see again before it can join these records.
     fn load(&self, records: &[Arc<Record>]) -> Result<Vec<Loaded>, StoreError> {
         let load = |need: Need| self.load_one(need);
-        let mut loaded: Vec<Loaded> =
-            self.correlator.plan_proxies(records).into_iter().map(load).collect::<Result<_, _>>()?;
+        let mut loaded: Vec<Loaded> = self
+            .correlator
+            .plan_proxies(records)
+            .into_iter()
+            .map(load)
+            .collect::<Result<_, _>>()?;
         for need in self.correlator.plan_tools(records, &loaded) {
             loaded.push(self.load_one(need)?);
         }
@@ -172,8 +177,7 @@ impl Pipeline {
 
     fn detect(&mut self, changes: &[CallChange]) -> Result<Vec<AlertChange>, StoreError> {
         let needs = self.engine.plan(changes);
-        let history =
-            needs.into_iter().map(|need| self.history(need)).collect::<Result<_, _>>()?;
+        let history = needs.into_iter().map(|need| self.history(need)).collect::<Result<_, _>>()?;
         Ok(self.engine.apply(changes, history))
     }
 
@@ -195,8 +199,7 @@ impl Pipeline {
             .collect();
         let earliest =
             alerts.iter().filter_map(|alert| alert.closing_at).min().unwrap_or(need.touched);
-        let from =
-            (!need.whole).then(|| need.touched.min(earliest).minus(need.reach_micros));
+        let from = (!need.whole).then(|| need.touched.min(earliest).minus(need.reach_micros));
         let calls = self.store.calls_of(&CallNeed { group: need.group.clone(), from })?;
         Ok(History { need, calls: calls.into_iter().map(Arc::new).collect(), alerts })
     }
