@@ -9,8 +9,6 @@
 pub mod catalogue;
 /// The command line, one file per subcommand.
 pub mod cli;
-/// Stub.
-pub mod config;
 /// Records to calls.
 pub mod correlate;
 /// Clock, threads and signals; wires the parts.
