@@ -7,6 +7,8 @@
 
 /// What a tool can do: the shipped labels, the operator's, and guesses by name.
 pub mod catalogue;
+/// The file, the environment and the flags as one checked configuration.
+pub mod config;
 /// Records to calls.
 pub mod correlate;
 /// Rule text to compiled rules to findings.
