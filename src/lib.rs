@@ -9,6 +9,8 @@
 pub mod catalogue;
 /// The command line, one file per subcommand.
 pub mod cli;
+/// The file, the environment and the flags as one checked configuration.
+pub mod config;
 /// Records to calls.
 pub mod correlate;
 /// Clock, threads and signals; wires the parts.
