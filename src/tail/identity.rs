@@ -108,26 +108,28 @@ impl Anchor {
 }
 
 /// What a look at a file's content says about a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Verdict {
-    /// It is the same content, perhaps grown; this is its head now.
-    Same(Head),
+    /// It is the same content, perhaps grown; these are its first bytes now.
+    Same(Vec<u8>),
     /// It is other content, or content that was cut off.
     Other,
 }
 
 /// Decides whether `file` still holds the content with this head, read to this anchor.
 pub(super) fn decide(file: &File, size: u64, head: &Head, read: &Anchor) -> io::Result<Verdict> {
-    if size < read.offset || size < u64::from(head.len) {
+    if size < read.offset || !read.holds_in(file)? {
         return Ok(Verdict::Other);
     }
     let bytes = read_up_to(file, 0, HEAD_BYTES as u64)?;
-    if !head.begins(&bytes) || !read.holds_in(file)? {
-        return Ok(Verdict::Other);
-    }
-    // Bytes that were there before and are zeros now would shorten the head: keep the longer one.
-    let now = Head::of(&bytes);
-    Ok(Verdict::Same(if now.len > head.len { now } else { *head }))
+    // A head longer than what was read may change: a writer that comes back cuts off its half line.
+    let is_read = (1..u64::from(head.len)).contains(&read.offset);
+    Ok(if is_read || head.begins(&bytes) { Verdict::Same(bytes) } else { Verdict::Other })
+}
+
+/// A hash of the first few bytes, none if there are fewer: which files could have a beginning in common.
+pub(super) fn opening(bytes: &[u8]) -> Option<[u8; 16]> {
+    bytes.get(..DISTINCTIVE_BYTES).map(hash)
 }
 
 /// Whether two files that begin with these bytes must be copies of each other: they are long enough, or hold a time.

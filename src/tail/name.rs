@@ -73,7 +73,7 @@ const DATE: &str = r"(?:(?:19|20)\d{2}-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01
 
 static LOG: LazyLock<Regex> = LazyLock::new(|| {
     compile(&format!(
-        r"(?s)^(?:(?<base>.+?)(?:[-._](?<date>{DATE}))?|(?<alone>{DATE}))\.(?<kind>jsonl|json|ndjson|log)(?<suffixes>(?:\.old|[-._]{DATE}|\.\d{{1,5}})*)$"
+        r"(?s)^(?:(?<alone>{DATE})|(?<base>.+?)(?:[-._](?<date>{DATE}))?)\.(?<kind>jsonl|json|ndjson|log)(?<suffixes>(?:\.old|[-._]{DATE}|\.\d{{1,5}})*)$"
     ))
 });
 

@@ -14,10 +14,11 @@ use crate::model::{Micros, Text};
 /// Why nothing could be read of a generation now.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("there is no such generation")]
-    Unknown,
-    /// Its file holds other content now.
+    /// There is no such generation, or a scan found its content gone.
     #[error("the content is gone")]
+    Gone,
+    /// Its file holds other content than the last scan saw.
+    #[error("the content has changed")]
     Changed,
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -94,8 +95,10 @@ impl Tail {
     }
 
     /// The generation as it will be once the store has it up to `offset`, the end of an item handed out and not
-    /// committed. None if `offset` is no such place, or if the file cannot be read at the moment: commit nothing of it
-    /// then. Where the content is gone, the cursor says so: no file will be taken for it after a restart.
+    /// committed. Any such end will do; that of a whole chunk is known without looking at the file. None if `offset` is
+    /// no such place, or if the file cannot be read or was changed since the last scan: scan and ask again, and if it
+    /// still is none, store nothing of it for now. Where a scan found the content gone, the cursor says so: no file
+    /// will be taken for it after a restart.
     pub fn cursor_at(&mut self, generation: u64, offset: u64) -> Option<Cursor> {
         let source = self.sources.get(&generation)?;
         let (committed, read) = (source.committed, source.read);
@@ -105,9 +108,9 @@ impl Tail {
             committed
         } else if (committed.offset..read.offset).contains(&offset) {
             match self.checked(generation, |file, _| Anchor::at(file, offset)) {
-                Ok(Some(anchor)) => anchor,
-                Ok(None) | Err(ReadError::Changed) => Anchor::nowhere(offset),
-                Err(ReadError::Unknown | ReadError::Open(_) | ReadError::Io(_)) => return None,
+                Ok(anchor) => anchor?,
+                Err(ReadError::Gone) => Anchor::nowhere(offset),
+                Err(_) => return None,
             }
         } else {
             return None;
@@ -134,6 +137,7 @@ impl Tail {
         generation: u64,
         step: impl FnOnce(&File, u64, &mut Source) -> io::Result<Taken>,
     ) -> Chunk {
+        let verified = self.sources.get(&generation).and_then(|source| source.verified);
         let outcome = self.checked(generation, |file, source| {
             let inherited = source.inherited.filter(|_| source.read.offset == 0);
             let start = inherited.map_or(source.read.offset, |inherited| inherited.until);
@@ -149,15 +153,18 @@ impl Tail {
         match outcome {
             Ok(Some((taken, anchor))) => {
                 source.read = anchor;
-                // Shorter again already, perhaps.
-                source.scanned = taken.scanned.min(source.size);
+                // Of what changed while it was read, only what was taken is certain.
+                let is_certain = source.verified == verified;
+                source.scanned = if is_certain { taken.scanned } else { taken.end };
                 chunk.end = taken.end;
                 chunk.buffer = taken.buffer;
                 chunk.items = taken.items;
             }
             // Shrinking while it is read: the next scan finds out what became of it.
-            Ok(None) | Err(ReadError::Changed | ReadError::Unknown) => source.is_stalled = true,
-            Err(ReadError::Open(OpenError::Moved)) => source.is_stalled = true,
+            Ok(None)
+            | Err(ReadError::Changed | ReadError::Gone | ReadError::Open(OpenError::Moved)) => {
+                source.is_stalled = true;
+            }
             Err(ReadError::Open(OpenError::Io(error)) | ReadError::Io(error)) => {
                 source.is_stalled = true;
                 self.read_problems.push(Problem::refused(&source.path, "read", &error));
@@ -191,7 +198,7 @@ impl Tail {
         work: impl FnOnce(&File, &mut Source) -> io::Result<T>,
     ) -> Result<T, ReadError> {
         self.open_again(generation)?;
-        let source = self.sources.get_mut(&generation).ok_or(ReadError::Unknown)?;
+        let source = self.sources.get_mut(&generation).ok_or(ReadError::Gone)?;
         let file = self.files.get(generation).ok_or(OpenError::Moved)?;
         let outcome = work(file, source)?;
         if source.verify_change(file)? { Ok(outcome) } else { Err(ReadError::Changed) }
@@ -199,9 +206,9 @@ impl Tail {
 
     /// Makes sure that the generation's file is open.
     pub(super) fn open_again(&mut self, generation: u64) -> Result<(), ReadError> {
-        let source = self.sources.get(&generation).ok_or(ReadError::Unknown)?;
+        let source = self.sources.get(&generation).ok_or(ReadError::Gone)?;
         if source.state == SourceState::Gone {
-            return Err(ReadError::Changed);
+            return Err(ReadError::Gone);
         }
         if self.files.has(generation) {
             return Ok(());

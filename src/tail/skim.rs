@@ -26,6 +26,10 @@ enum Over {
 }
 
 impl Skim {
+    pub(super) fn is_zeros(&self) -> bool {
+        matches!(self.over, Over::Zeros)
+    }
+
     /// Whether it is a line that is already longer than the limit.
     pub(super) fn is_endless_line(&self, start: u64, line_bytes_max: usize) -> bool {
         matches!(self.over, Over::Line(_)) && self.at - start > line_bytes_max as u64

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::SourceStatus;
-use super::identity::{Anchor, FileKey, Head, Stamp, Verdict, decide, key_and_stamp};
+use super::identity::{Anchor, FileKey, Head, Stamp, Verdict, decide, key_and_stamp, opening};
 use super::report::SourceState;
 use super::skim::Skim;
 use crate::model::{Micros, Text};
@@ -42,6 +42,8 @@ pub(super) struct Source {
     pub(super) state: SourceState,
     pub(super) size: u64,
     pub(super) head: Head,
+    /// Of its first few bytes, once they were looked at.
+    pub(super) opening: Option<[u8; 16]>,
     /// How far bytes were handed out.
     pub(super) read: Anchor,
     /// How far the store has them.
@@ -86,6 +88,7 @@ impl Source {
             state: SourceState::Live,
             size: 0,
             head: Head::of(&[]),
+            opening: None,
             read: Anchor::START,
             committed: Anchor::START,
             scanned: 0,
@@ -185,18 +188,26 @@ impl Source {
         if self.inherited.is_some_and(|inherited| stamp.size < inherited.until) {
             return Ok(false);
         }
-        let Verdict::Same(head) = decide(file, stamp.size, &self.head, &self.read)? else {
+        let Verdict::Same(bytes) = decide(file, stamp.size, &self.head, &self.read)? else {
             return Ok(false);
         };
-        self.head = head;
+        self.head = Head::of(&bytes);
+        self.opening = opening(&bytes);
         self.is_settled = self.verified == Some(stamp);
-        self.verified = Some(stamp);
-        if stamp.size < self.size {
-            self.lost_bytes += self.size - stamp.size;
+        if !self.is_settled && !self.is_mere_growth(stamp.size) {
             self.forget_progress();
         }
+        self.verified = Some(stamp);
+        self.lost_bytes += self.size.saturating_sub(stamp.size);
         self.size = stamp.size;
         Ok(true)
+    }
+
+    /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are written over where the
+    /// system was slow to write them; in front of other bytes they stay.
+    fn is_mere_growth(&self, size: u64) -> bool {
+        let is_at_end = self.skim.as_ref().is_some_and(|s| s.is_zeros() && s.at >= self.size);
+        size > self.size && !is_at_end
     }
 
     /// Forgets what was found beyond the read position.

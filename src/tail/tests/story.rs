@@ -206,7 +206,12 @@ impl Model {
     }
 
     fn commit_to(&mut self, generation: u64, end: u64) {
-        let Some(cursor) = self.bench.tail.cursor_at(generation, end) else { return };
+        let mut cursor = self.bench.tail.cursor_at(generation, end);
+        if cursor.is_none() {
+            self.bench.scan();
+            cursor = self.bench.tail.cursor_at(generation, end);
+        }
+        let Some(cursor) = cursor else { return };
         self.bench.tail.commit(&cursor);
         self.bench.cursors.insert(generation, cursor);
         let open = self.open.range((generation, 0)..(generation, end));
