@@ -87,7 +87,10 @@ impl Group {
         let folded = fold(place.chain, &self.events, self.floor, self.open.take(), cut);
         let now: Vec<Reported> =
             folded.episodes.iter().map(|episode| episode.reported(place.rule, place.key)).collect();
-        let outcome = compare(place, &self.reported, &now, &folded.episodes, &revised);
+        let mut outcome = compare(place, &self.reported, &now, &folded.episodes, &revised);
+        if place.chain.is_single() {
+            outcome.standing.extend(now.iter().map(|now| now.id));
+        }
         self.reported = now;
         self.trim(place.chain, cut, folded);
         outcome
