@@ -1,4 +1,5 @@
-//! The state of one group of a chain rule: a bounded window of its calls, and what was said about them.
+//! The state of one group of a chain rule: a bounded window of its calls, and what was said about
+//! them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,8 +21,9 @@ pub(super) struct Op {
 
 /// One group of a chain rule.
 ///
-/// Matches that close before `floor` are settled: their calls are gone but for one lookback, and of their episodes only the
-/// one that a later match may still join is kept. A change before the floor needs the history from the store.
+/// Matches that close before `floor` are settled: their calls are gone but for one lookback, and of
+/// their episodes only the one that a later match may still join is kept. A change before the floor
+/// needs the history from the store.
 #[derive(Debug)]
 pub(super) struct Group {
     events: Vec<Event>,
@@ -40,7 +42,8 @@ pub(super) struct Place<'a> {
     pub(super) key: &'a [Text],
 }
 
-/// A change this long after two reaches before the newest call is still taken without a look into the store.
+/// A change this long after two reaches before the newest call is still taken without a look into
+/// the store.
 const SLACK_MICROS: i64 = Micros::MINUTE;
 
 /// How much of the past a group holds, in microseconds; idle for longer, it is let go.
@@ -54,7 +57,8 @@ impl Group {
         Self { events: Vec::new(), floor, open: None, reported: Vec::new() }
     }
 
-    /// The group as it stood before the batch. `events` are the calls of the history that take part, in any order.
+    /// The group as it stood before the batch. `events` are the calls of the history that take
+    /// part, in any order.
     pub(super) fn restore(place: Place<'_>, mut events: Vec<Event>, history: &History) -> Self {
         events.sort_by(Event::order);
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
@@ -66,7 +70,8 @@ impl Group {
             .map(|episode| episode.reported(place.rule, place.key))
             .map(|shown| (shown.id, shown))
             .collect();
-        // An alert that the history does not bear out stays without a fingerprint: it is reported anew or retracted.
+        // An alert that the history does not bear out stays without a fingerprint: it is reported
+        // anew or retracted.
         let mut reported: Vec<Reported> = history
             .alerts
             .iter()
@@ -96,8 +101,8 @@ impl Group {
         outcome
     }
 
-    /// The newest call, if it is older than `before`. A group with a call dated in the future is never idle: were it let go,
-    /// every new group would have to ask the store for its past.
+    /// The newest call, if it is older than `before`. A group with a call dated in the future is
+    /// never idle: were it let go, every new group would have to ask the store for its past.
     pub(super) fn idle_since(&self, before: Micros) -> Option<Micros> {
         let newest = self.events.last().map_or(self.floor, |event| event.at.max(self.floor));
         (newest < before).then_some(newest)
@@ -130,7 +135,8 @@ impl Group {
     }
 }
 
-/// Puts changes in place among ordered events; returns the calls that stayed and whose content changed.
+/// Puts changes in place among ordered events; returns the calls that stayed and whose content
+/// changed.
 pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<CallId> {
     // Stable: of several changes to one call, the last one holds.
     ops.sort_by(|a, b| a.event.order(&b.event));

@@ -9,7 +9,8 @@ use crate::model::{Alert, AlertChange, AlertId, CallId};
 pub(super) struct Outcome {
     pub(super) set: Vec<Set>,
     pub(super) gone: Vec<Gone>,
-    /// Alerts that stand although their call may be gone without its time: it has come back with one.
+    /// Alerts that stand although their call may be gone without its time: it has come back with
+    /// one.
     pub(super) standing: FxHashSet<AlertId>,
 }
 
@@ -34,8 +35,9 @@ impl Outcome {
         self.standing.extend(other.standing);
     }
 
-    /// The changes as they are told. An alert whose closing call became another call, even one of another group, goes on as
-    /// the alert that closes with that other call. `became` says what the batch made of each revised call.
+    /// The changes as they are told. An alert whose closing call became another call, even one of
+    /// another group, goes on as the alert that closes with that other call. `became` says what the
+    /// batch made of each revised call.
     pub(super) fn into_changes(
         mut self,
         became: &FxHashMap<CallId, CallId>,

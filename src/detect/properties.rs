@@ -1,18 +1,16 @@
-//! The promise of the engine, tried on random logs: whatever the order, the batches, the repeats, the revisions and the
-//! restarts, the alerts that stand in the end are those of the set of calls.
+//! The promise of the engine, tried on random logs: whatever the order, the batches, the repeats,
+//! the revisions and the restarts, the alerts that stand in the end are those of the set of calls.
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::model::{
-    Alert, AlertChange, Args, Call, CallChange, CallId, IdHasher, Labels, Micros, OutcomeClass,
-    Ran, RecordId, Text, Tri,
-};
+use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Tri};
 
 use super::engine::{Engine, evaluate};
 use super::field::LabelsOf;
+use super::fixture::{Shape, call};
 use super::ledger::Ledger;
 use super::naive::{NaiveRule, Said, What, alerts};
 use super::rule::RuleSet;
@@ -38,7 +36,8 @@ correlation: {type: temporal_ordered, rules: [a, b, c], group-by: [session], tim
         "count.yml",
         "
 title: t
-correlation: {type: event_count, rules: [b], group-by: [principal, tool.name], timespan: 10s, condition: {gte: 3}}
+correlation:
+  {type: event_count, rules: [b], group-by: [principal, tool.name], timespan: 10s, condition: {gte: 3}}
 ---
 {title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
 ",
@@ -51,7 +50,8 @@ correlation: {type: temporal_ordered, rules: [many, ok], group-by: [principal], 
 ---
 title: t
 name: many
-correlation: {type: event_count, rules: [denied], group-by: [principal], timespan: 8s, condition: {gte: 2}}
+correlation:
+  {type: event_count, rules: [denied], group-by: [principal], timespan: 8s, condition: {gte: 2}}
 ---
 {title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
 ---
@@ -62,7 +62,8 @@ correlation: {type: event_count, rules: [denied], group-by: [principal], timespa
         "days.yml",
         "
 title: t
-correlation: {type: event_count, rules: [any], group-by: [client], timespan: 10h, condition: {gte: 2}}
+correlation:
+  {type: event_count, rules: [any], group-by: [client], timespan: 10h, condition: {gte: 2}}
 ---
 {title: t, name: any, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
 ",
@@ -183,23 +184,8 @@ fn rule_set() -> Arc<RuleSet> {
     Arc::new(RuleSet::compile(&FILES).unwrap())
 }
 
-/// What varies between calls.
-#[derive(Clone, Debug)]
-struct Shape {
-    at: Option<i64>,
-    tool: &'static str,
-    class: OutcomeClass,
-    principal: Option<&'static str>,
-    client: Option<&'static str>,
-    tenant: Option<&'static str>,
-    session: &'static str,
-    stream: &'static str,
-    future: bool,
-    /// Part of the content that no rule looks at.
-    duration_ms: u8,
-}
-
-/// Times that tie, that lie just within and just outside the timespans, in clusters minutes, hours and days apart.
+/// Times that tie, that lie just within and just outside the timespans, in clusters minutes, hours
+/// and days apart.
 fn time() -> impl Strategy<Value = Option<i64>> {
     let base = prop_oneof![
         6 => Just(0),
@@ -246,40 +232,6 @@ fn shape() -> impl Strategy<Value = Shape> {
             }
         },
     )
-}
-
-fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
-    let text = |text: Option<&str>| text.map(Text::from);
-    let mut hasher = IdHasher::new("property");
-    hasher.number(name);
-    Arc::new(Call {
-        id: CallId::from_hasher(&hasher),
-        at: shape.at.map(Micros),
-        stream: shape.stream.into(),
-        position: RecordId { generation: 1, offset: number, index: 0 },
-        ended: None,
-        duration_ms: Some(shape.duration_ms.into()),
-        tool: shape.tool.into(),
-        server: None,
-        principal: text(shape.principal),
-        client: text(shape.client),
-        actor: shape.principal.or(shape.client).unwrap_or(shape.stream).into(),
-        tenant: text(shape.tenant),
-        session: shape.session.into(),
-        class: shape.class,
-        code: shape.class.as_str().into(),
-        decision: None,
-        ran: Ran::Yes,
-        args: Args::default(),
-        flags: if shape.future { vec!["future".into()] } else { Vec::new() },
-        also: Vec::new(),
-        request_id: None,
-        group_id: None,
-        trace_id: None,
-        ask_to_answer_ms: None,
-        sightings: Vec::new(),
-        discrepancies: Vec::new(),
-    })
 }
 
 /// Something that happens to the calls.
@@ -416,7 +368,7 @@ fn deliver(rules: &Arc<RuleSet>, deliveries: &[Delivery]) -> (Ledger, Vec<Arc<Ca
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn alerts_are_a_function_of_the_set_of_calls(
