@@ -10,14 +10,14 @@ use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros
 use super::chain::{Event, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
-use super::group::{Group, Op, Place, kept_micros};
+use super::group::{Group, Op, Scope, kept_micros};
 use super::history::{History, HistoryNeed};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
 
-/// First-seen groups held in memory; over it, those that a sweep finds idle are read from the store
-/// when they come again.
+/// First-seen groups of one rule held in memory; over it, all are let go and read from the store as
+/// they come again.
 const FIRST_SEEN_MAX: usize = 65_536;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
@@ -335,9 +335,9 @@ fn settle_chain(
     past: Option<(Vec<Event>, History)>,
 ) -> Outcome {
     let key = touch.key.clone();
-    let place = Place { rule, chain, key: &key };
+    let scope = Scope { rule, chain, key: &key };
     if let Some((events, history)) = past {
-        groups.insert(key.clone(), Group::restore(place, events, &history));
+        groups.insert(key.clone(), Group::restore(scope, events, &history));
     }
     let group = groups.entry(touch.key).or_insert_with(|| {
         // Whatever the group did before is further back than a reach from here.
@@ -345,7 +345,7 @@ fn settle_chain(
             cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(chain.reach_micros() + 1));
         Group::new(floor)
     });
-    group.update(place, touch.ops)
+    group.update(scope, touch.ops)
 }
 
 fn settle_first_seen(

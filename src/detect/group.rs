@@ -36,7 +36,7 @@ pub(super) struct Group {
 
 /// A rule with its chain and the values of one of its groups.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Scope<'a> {
     pub(super) rule: &'a Rule,
     pub(super) chain: &'a Chain,
     pub(super) key: &'a [Text],
@@ -59,15 +59,15 @@ impl Group {
 
     /// The group as it stood before the batch. `events` are the calls of the history that take
     /// part, in any order.
-    pub(super) fn restore(place: Place<'_>, mut events: Vec<Event>, history: &History) -> Self {
+    pub(super) fn restore(scope: Scope<'_>, mut events: Vec<Event>, history: &History) -> Self {
         events.sort_by(Event::order);
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
-        let before = fold(place.chain, &events, floor, None, floor);
+        let before = fold(scope.chain, &events, floor, None, floor);
         let shown: FxHashMap<AlertId, Reported> = before
             .episodes
             .iter()
-            .map(|episode| episode.reported(place.rule, place.key))
+            .map(|episode| episode.reported(scope.rule, scope.key))
             .map(|shown| (shown.id, shown))
             .collect();
         // An alert that the history does not bear out stays without a fingerprint: it is reported
@@ -86,18 +86,18 @@ impl Group {
     }
 
     /// Takes a batch's changes and tells what they did to the group's alerts.
-    pub(super) fn update(&mut self, place: Place<'_>, ops: Vec<Op>) -> Outcome {
+    pub(super) fn update(&mut self, scope: Scope<'_>, ops: Vec<Op>) -> Outcome {
         let revised = apply(&mut self.events, ops);
-        let cut = self.next_floor(place.chain);
-        let folded = fold(place.chain, &self.events, self.floor, self.open.take(), cut);
+        let cut = self.next_floor(scope.chain);
+        let folded = fold(scope.chain, &self.events, self.floor, self.open.take(), cut);
         let now: Vec<Reported> =
-            folded.episodes.iter().map(|episode| episode.reported(place.rule, place.key)).collect();
-        let mut outcome = compare(place, &self.reported, &now, &folded.episodes, &revised);
-        if place.chain.is_single() {
+            folded.episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
+        let mut outcome = compare(scope, &self.reported, &now, &folded.episodes, &revised);
+        if scope.chain.is_single() {
             outcome.standing.extend(now.iter().map(|now| now.id));
         }
         self.reported = now;
-        self.trim(place.chain, cut, folded);
+        self.trim(scope.chain, cut, folded);
         outcome
     }
 
@@ -135,7 +135,7 @@ impl Group {
     }
 }
 
-/// Puts changes in place among ordered events; returns the calls that stayed and whose content
+/// Puts changes in scope among ordered events; returns the calls that stayed and whose content
 /// changed.
 pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<CallId> {
     // Stable: of several changes to one call, the last one holds.
@@ -224,7 +224,7 @@ fn still_open(episode: Option<&Episode>, chain: &Chain, cut: Micros) -> Option<E
 
 /// What became of the former alerts, and what is new. `now` describes `episodes`, in order.
 fn compare(
-    place: Place<'_>,
+    scope: Scope<'_>,
     former: &[Reported],
     now: &[Reported],
     episodes: &[Episode],
@@ -251,7 +251,7 @@ fn compare(
             continue;
         }
         let is_new = overlapping(former, shown).is_none();
-        let alert = Box::new(episode.alert(place.rule, place.key));
+        let alert = Box::new(episode.alert(scope.rule, scope.key));
         outcome.set.push(Set { alert, is_new, replaces });
     }
     outcome
