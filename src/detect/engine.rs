@@ -10,7 +10,7 @@ use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros
 use super::chain::{Event, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
-use super::group::{Group, Op, Scope, kept_micros};
+use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
@@ -309,7 +309,7 @@ impl Engine {
             let Shelf { groups, cold_before } = held;
             match (&rule.kind, groups) {
                 (Kind::Chain(chain), Groups::Chain(groups)) => {
-                    let before = watermark.minus(kept_micros(chain));
+                    let before = watermark.minus(idle_micros(chain));
                     groups.retain(|_, group| {
                         let idle = group.idle_since(before);
                         *cold_before = (*cold_before).max(idle);

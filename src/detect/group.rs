@@ -42,13 +42,23 @@ pub(super) struct Scope<'a> {
     pub(super) key: &'a [Text],
 }
 
-/// A change this long after two reaches before the newest call is still taken without a look into
-/// the store.
-const SLACK_MICROS: i64 = Micros::MINUTE;
+/// Calls later than this are taken without a look into the store even by rules with a short reach.
+const LATE_MIN_MICROS: i64 = Micros::MINUTE;
 
-/// How much of the past a group holds, in microseconds; idle for longer, it is let go.
-pub(super) const fn kept_micros(chain: &Chain) -> i64 {
-    chain.reach_micros().saturating_mul(2).saturating_add(SLACK_MICROS)
+/// Calls later than this need a look into the store even by rules with a long reach: what is kept
+/// for them is every call of the group.
+const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
+
+/// How far the floor of a group follows its newest call, in microseconds.
+const fn lag_micros(chain: &Chain) -> i64 {
+    let lag = chain.reach_micros().saturating_add(LATE_MIN_MICROS);
+    if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
+}
+
+/// A group idle for this long is let go, in microseconds. Twice the reach, so that a group that is
+/// new to memory is mostly known to be new to the store as well.
+pub(super) const fn idle_micros(chain: &Chain) -> i64 {
+    chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
 
 impl Group {
@@ -110,7 +120,7 @@ impl Group {
 
     fn next_floor(&self, chain: &Chain) -> Micros {
         let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| self.floor.max(event.at.minus(kept_micros(chain))))
+        newest.map_or(self.floor, |event| self.floor.max(event.at.minus(lag_micros(chain))))
     }
 
     /// Moves the floor to `cut`: what is before it is settled.

@@ -37,7 +37,11 @@ correlation: {type: temporal_ordered, rules: [a, b, c], group-by: [session], tim
         "
 title: t
 correlation:
-  {type: event_count, rules: [b], group-by: [principal, tool.name], timespan: 10s, condition: {gte: 3}}
+  type: event_count
+  rules: [b]
+  group-by: [principal, tool.name]
+  timespan: 10s
+  condition: {gte: 3}
 ---
 {title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
 ",
