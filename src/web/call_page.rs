@@ -5,10 +5,10 @@ use askama_web::WebTemplate;
 use axum::extract::{Path, State};
 
 use super::error::WebError;
+use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident_page::{label_source_words, label_words, ran_words};
 use super::json_text;
-use super::link;
 use super::shown::{Shown, When, bytes, count, duration};
 use super::state::Shared;
 use super::story::{self, Sentence};
@@ -31,7 +31,7 @@ pub(crate) struct CallPage {
     at: When,
     ended: When,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     labels: Vec<&'static str>,
     label_source: &'static str,
     disagreements: Vec<Sentence>,
@@ -85,7 +85,7 @@ pub(crate) async fn show(
     State(state): State<Shared>,
     Path(id): Path<String>,
 ) -> Result<CallPage, WebError> {
-    let id: CallId = id.parse().map_err(|_| WebError::NoSuch("call"))?;
+    let id: CallId = id.parse().map_err(|_| WebError::NoSuchCall)?;
     let frame = Frame::new(&state, "Call", Section::Other);
     let (call, records) = state
         .reading
@@ -95,7 +95,7 @@ pub(crate) async fn show(
             Ok(Some((call, records)))
         })
         .await?
-        .ok_or(WebError::NoSuch("call"))?;
+        .ok_or(WebError::NoSuchCall)?;
     let labels = (state.labels)(call.server.as_deref(), &call.tool);
     Ok(page(frame, &call, &records, labels))
 }
@@ -112,7 +112,7 @@ fn page(frame: Frame, call: &Call, records: &[RecordView], labels: Labels) -> Ca
         at: When(call.at),
         ended: When(call.ended),
         actor: Shown::short(&call.actor, 160),
-        actor_address: format!("/{}", link::query([("actor", &*call.actor)])),
+        actor_address: Filter::default().address_of_actor(&call.actor),
         labels: label_words(labels),
         label_source: label_source_words(labels.source),
         disagreements: call

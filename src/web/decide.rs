@@ -1,6 +1,7 @@
 //! `POST /incidents/{id}/decide`: what a person decides about an incident, put down alert by alert.
 //!
-//! A form acts on the alerts its page showed and on no other: one that joined the incident since is not closed unseen.
+//! A form acts on the alerts its page showed and on no other: one that joined the incident since is
+//! not closed unseen.
 
 use axum::Form;
 use axum::extract::{Path, State};
@@ -73,13 +74,13 @@ pub(crate) async fn submit(
     Path(id): Path<String>,
     Form(form): Form<DecideForm>,
 ) -> Result<Redirect, WebError> {
-    let id: AlertId = id.parse().map_err(|_| WebError::NoSuch("incident"))?;
+    let id: AlertId = id.parse().map_err(|_| WebError::NoSuchIncident)?;
     let action = Action::read(&form)?;
     let incident = state
         .reading
         .read(move |rows| find_incident(rows, id))
         .await?
-        .ok_or(WebError::NoSuch("incident"))?;
+        .ok_or(WebError::NoSuchIncident)?;
     let template = Decision {
         alert_id: incident.id(),
         at: (state.clock)(),
@@ -117,7 +118,8 @@ fn decisions(
         .collect()
 }
 
-/// The text without surrounding space, at most so many characters, or `otherwise` when nothing is left.
+/// The text without surrounding space, at most so many characters, or `otherwise` when nothing is
+/// left.
 fn text_or(text: &str, chars_max: usize, otherwise: &str) -> String {
     let text: String = text.trim().chars().take(chars_max).collect();
     if text.is_empty() { otherwise.to_owned() } else { text }

@@ -1,4 +1,5 @@
-//! `GET /events`: tells open pages that there is something new. Only numbers travel here, never text from a log.
+//! `GET /events`: tells open pages that there is something new. Only numbers travel here, never
+//! text from a log.
 
 use std::convert::Infallible;
 use std::sync::Arc;

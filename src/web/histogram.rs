@@ -1,4 +1,5 @@
-//! The volume picture above the list: alerts over time by level, each bar a link to its stretch of time.
+//! The volume picture above the list: alerts over time by level, each bar a link to its stretch of
+//! time.
 
 use super::filter::Filter;
 use super::shown::{Px, Severity, Shown, clock_text, counted};
@@ -74,7 +75,8 @@ impl Histogram {
     }
 }
 
-/// The levels of one bar on top of each other; each at least two units high, so that a single alert is seen.
+/// The levels of one bar on top of each other; each at least two units high, so that a single alert
+/// is seen.
 fn stack(slot: &[usize; Level::ALL.len()], most: usize) -> Vec<Part> {
     let mut y = HEIGHT;
     let mut parts = Vec::new();

@@ -1,4 +1,5 @@
-//! `GET /incidents/{alert id}`: one incident, what happened, why the rules fired and what people made of it.
+//! `GET /incidents/{alert id}`: one incident, what happened, why the rules fired and what people
+//! made of it.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -8,9 +9,9 @@ use serde::Deserialize;
 use super::LabelsOf;
 use super::backend::Rows;
 use super::error::WebError;
+use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident::{APART_MICROS_MAX, Incident, group};
-use super::link;
 use super::scene::{Scene, SceneCall};
 use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
 use super::state::Shared;
@@ -45,7 +46,7 @@ pub(crate) struct IncidentPage {
     is_closed: bool,
     is_retracted: bool,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     first: When,
     last: When,
     lasted: Shown,
@@ -147,14 +148,14 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     Query(around): Query<Around>,
 ) -> Result<IncidentPage, WebError> {
-    let id: AlertId = id.parse().map_err(|_| WebError::NoSuch("incident"))?;
+    let id: AlertId = id.parse().map_err(|_| WebError::NoSuchIncident)?;
     let frame = Frame::new(&state, "Incident", Section::Incidents);
     let minutes = around.minutes();
     let material = state
         .reading
         .read(move |rows| material(rows, id, minutes))
         .await?
-        .ok_or(WebError::NoSuch("incident"))?;
+        .ok_or(WebError::NoSuchIncident)?;
     Ok(page(frame, material, minutes, &state.labels))
 }
 
@@ -259,7 +260,7 @@ fn page(frame: Frame, material: Material, minutes: u32, labels: &LabelsOf) -> In
         is_closed: incident.state() == AlertState::Closed,
         is_retracted: incident.is_retracted(),
         actor: Shown::short(incident.actor(), 160),
-        actor_address: format!("/{}", link::query([("actor", incident.actor())])),
+        actor_address: Filter::default().address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
         lasted: Shown::new(&lasted.unwrap_or_default()),

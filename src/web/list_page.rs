@@ -55,7 +55,7 @@ struct Row {
     is_open: bool,
     is_retracted: bool,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     first: When,
     last: When,
     lasted: Shown,
@@ -116,7 +116,8 @@ pub(crate) async fn show(
 
 fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> {
     let (from, to) = filter.bounds(now);
-    // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest one alert can be.
+    // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest
+    // one alert can be.
     let alerts = rows.alerts(&AlertFilter {
         actor: filter.actor.clone(),
         from: from.map(|from| from.minus(Micros::DAY)),
@@ -208,7 +209,6 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
     let more = if unseen > 0 || !opened { "+" } else { "" };
     let (first, last) = (incident.first_seen(), incident.last_seen());
     let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
-    let by_actor = Filter { actor: Some(incident.actor().to_owned()), ..filter.clone() };
     Row {
         address: format!("/incidents/{}", incident.id()),
         severity: Severity(incident.level()),
@@ -217,7 +217,7 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
         is_open: incident.state() == AlertState::Open,
         is_retracted: incident.is_retracted(),
         actor: Shown::short(incident.actor(), 80),
-        actor_address: by_actor.address(),
+        actor_address: filter.address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
         lasted: Shown::new(&lasted.unwrap_or_default()),

@@ -1,4 +1,5 @@
-//! The incident in sentences: the same facts as the picture, to be read aloud or pasted into a report.
+//! The incident in sentences: the same facts as the picture, to be read aloud or pasted into a
+//! report.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ impl Speech {
     }
 }
 
-/// Tells the incident: the whole, then the leading alert's calls one after the other, then what does not add up.
+/// Tells the incident: the whole, then the leading alert's calls one after the other, then what
+/// does not add up.
 pub(crate) fn tell(incident: &Incident, scene: &Scene) -> Vec<Sentence> {
     let lead = incident.alerts().iter().position(|alert| alert.id == incident.lead().id);
     let chain: Vec<&SceneCall> = scene

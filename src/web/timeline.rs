@@ -1,7 +1,8 @@
 //! The timeline picture: where everything goes. The template only writes it down.
 //!
-//! The time axis is not linear: stretches of time grow with their logarithm, so that a call of one millisecond and a pause
-//! of ten minutes fit on one picture. Gaps between the legs of a rule are therefore written out in figures.
+//! The time axis is not linear: stretches of time grow with their logarithm, so that a call of one
+//! millisecond and a pause of ten minutes fit on one picture. Gaps between the legs of a rule are
+//! therefore written out in figures.
 
 use super::incident::Incident;
 use super::scene::{Part, Scene, SceneCall};
@@ -172,14 +173,15 @@ fn runs(scene: &Scene, alert: usize) -> Vec<Run<'_>> {
                 run.last = call.at.or(run.last);
             }
             None => {
-                runs.push(Run { part, first: call.at, last: call.at, tool: &call.tool, calls: 1 })
+                runs.push(Run { part, first: call.at, last: call.at, tool: &call.tool, calls: 1 });
             }
         }
     }
     runs
 }
 
-/// Names the runs, in the first of two rows where there is room; a name without any room is left to the table.
+/// Names the runs, in the first of two rows where there is room; a name without any room is left to
+/// the table.
 fn labels(runs: &[Run<'_>], axis: &Axis, top: f64) -> Vec<Label> {
     let mut row_ends = [LEFT - 20.0; 2];
     let mut labels = Vec::new();
@@ -262,7 +264,8 @@ fn mark(call: &SceneCall, axis: &Axis, order: &[usize], strips: &[Strip], lanes:
     }
 }
 
-/// Circle, diamond, square, triangle, then hexagons: each stage has its own shape and its number inside.
+/// Circle, diamond, square, triangle, then hexagons: each stage has its own shape and its number
+/// inside.
 fn leg(stage: usize, x: f64, y: f64) -> Leg {
     let (corners, turn, size) = match stage {
         0 => (24, 0.0, 9.0),
