@@ -4,11 +4,12 @@
 //! not closed unseen.
 
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use serde::Deserialize;
 
 use super::error::WebError;
+use super::filter::Filter;
 use super::incident::Incident;
 use super::incident_page::find_incident;
 use super::state::Shared;
@@ -72,6 +73,7 @@ impl Action {
 pub(crate) async fn submit(
     State(state): State<Shared>,
     Path(id): Path<String>,
+    Query(pairs): Query<Vec<(String, String)>>,
     Form(form): Form<DecideForm>,
 ) -> Result<Redirect, WebError> {
     let id: AlertId = id.parse().map_err(|_| WebError::NoSuchIncident)?;
@@ -92,7 +94,8 @@ pub(crate) async fn submit(
     for decision in decisions(&incident, action, &form.alerts, &template) {
         state.writing.decide(decision).await?;
     }
-    Ok(Redirect::to(&format!("/incidents/{id}#decisions")))
+    let page = Filter::read(&pairs).address_of_incident(id, None);
+    Ok(Redirect::to(&format!("{page}#decisions")))
 }
 
 fn decisions(

@@ -117,6 +117,24 @@ impl Filter {
         Self { before: Some(end), ..self.clone() }.address_without("")
     }
 
+    /// The address of an incident's page, which keeps the filter for the ways back and on.
+    pub(crate) fn address_of_incident(&self, id: AlertId, around: Option<u32>) -> String {
+        let around = around.map(|minutes| ("around", minutes.to_string()));
+        format!("/incidents/{id}{}", self.query_with(around))
+    }
+
+    /// Where an incident's form is sent.
+    pub(crate) fn address_of_decision(&self, id: AlertId) -> String {
+        format!("/incidents/{id}/decide{}", self.query_with(None))
+    }
+
+    fn query_with(&self, more: Option<(&'static str, String)>) -> String {
+        let mut pairs = self.pairs();
+        pairs.retain(|(key, _)| *key != "before");
+        pairs.extend(more);
+        link::query(pairs.iter().map(|(key, value)| (*key, value.as_str())))
+    }
+
     /// The address of the list of one actor; none for a name too long to be a filter.
     pub(crate) fn address_of_actor(&self, actor: &str) -> Option<String> {
         let fits = actor.chars().nth(VALUE_CHARS_MAX).is_none();

@@ -114,7 +114,13 @@ pub(crate) async fn show(
     Ok(page(frame, &filter, &found))
 }
 
-fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> {
+/// All incidents that fit the filter, whatever page is looked at; true when there are more alerts
+/// than one list is made from.
+pub(crate) fn matching(
+    rows: &Rows,
+    filter: &Filter,
+    now: Micros,
+) -> Result<(Vec<Incident>, bool), StoreError> {
     let (from, to) = filter.bounds(now);
     // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest
     // one alert can be.
@@ -131,10 +137,12 @@ fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> 
         from.is_none_or(|from| incident.last_seen().is_some_and(|last| last >= from))
             && to.is_none_or(|to| incident.first_seen().is_some_and(|first| first <= to))
     };
-    let all: Vec<Incident> = group(alerts)
-        .into_iter()
-        .filter(|incident| within(incident) && filter.passes(incident))
-        .collect();
+    let fits = |incident: &Incident| within(incident) && filter.passes(incident);
+    Ok((group(alerts).into_iter().filter(fits).collect(), is_cut))
+}
+
+fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> {
+    let (all, is_cut) = matching(rows, filter, now)?;
     let matching = all.len();
     let drawn = all.iter().flat_map(|incident| incident.alerts().iter().cloned()).collect();
     let mut page: Vec<Incident> = all
@@ -210,7 +218,7 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
     let (first, last) = (incident.first_seen(), incident.last_seen());
     let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
     Row {
-        address: format!("/incidents/{}", incident.id()),
+        address: filter.address_of_incident(incident.id(), None),
         severity: Severity(incident.level()),
         title: Shown::short(&incident.lead().title, 160),
         state: state_words(incident.state(), incident.close_reason()),

@@ -47,15 +47,17 @@
     if (!Number.isNaN(at.getTime())) time.title = at.toLocaleString() + ' your time';
   }
 
-  // j and k walk the list, Enter opens: never while typing, never with a modifier.
+  // j and k walk the list (Enter opens) or turn to the next incident: never while typing.
   const links = [...document.querySelectorAll('#incidents a.title')];
   document.addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey || !links.length) return;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const step = { j: 1, k: -1 }[event.key];
     if (!step) return;
+    const turn = document.querySelector(step > 0 ? '.turn a[rel=next]' : '.turn a[rel=prev]');
     const now = links.indexOf(document.activeElement);
     const next = links[now < 0 ? 0 : now + step];
     if (next) next.focus();
+    else if (turn) turn.click();
   });
 })();

@@ -136,6 +136,25 @@ async fn any_member_finds_the_incident() {
 }
 
 #[tokio::test]
+async fn next_and_previous_keep_the_filter() {
+    let site = Site::new(world());
+    let page = site.get(&format!("{INCIDENT}?level=high&around=5")).await.body;
+    let next = format!("/incidents/{}?level=high", "03".repeat(16));
+    assert!(page.contains(&format!("rel=\"next\" href=\"{next}\"")));
+    assert!(!page.contains("rel=\"prev\""));
+    assert!(page.contains("<a href=\"/?level=high\">Incidents</a>"));
+    assert!(page.contains("?level=high&#38;around=15#timeline"));
+    let second = site.get(&next).await.body;
+    assert!(second.contains(&format!("rel=\"prev\" href=\"{INCIDENT}?level=high\"")));
+    assert!(second.contains(&format!("rel=\"next\" href=\"/incidents/{}", "06".repeat(16))));
+    // The form leads back to the same place.
+    let decide = format!("{INCIDENT}/decide?level=high");
+    assert!(page.contains(&format!("action=\"{decide}\"")));
+    let answer = site.send(site.request("POST", &decide), "action=note&note=x").await;
+    assert_eq!(answer.location(), format!("{INCIDENT}?level=high#decisions"));
+}
+
+#[tokio::test]
 async fn the_buttons_fit_the_state() {
     let site = Site::new(world());
     let buttons = async |id: &str| {
