@@ -11,7 +11,7 @@ use crate::model::{CallId, Micros, OutcomeClass, Witness};
 
 pub(crate) const WIDTH: f64 = 1100.0;
 /// Room for the names of lanes.
-pub(crate) const LEFT: f64 = 150.0;
+pub(crate) const LEFT: f64 = 176.0;
 const RIGHT: f64 = 30.0;
 /// Narrowest bar, so that the shortest call is seen.
 const BAR_WIDTH_MIN: f64 = 6.0;
@@ -144,7 +144,7 @@ fn strip(incident: &Incident, scene: &Scene, axis: &Axis, index: usize, top: f64
     let line = top + STRIP_HEIGHT - 24.0;
     let runs = runs(scene, index);
     Strip {
-        name: Shown::short(&alert.rule, 21),
+        name: Shown::short(&alert.rule, 22),
         severity: Severity(alert.level),
         is_retracted: alert.retracted.is_some(),
         name_y: Px(line + 4.0),
