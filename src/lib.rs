@@ -9,6 +9,8 @@
 pub mod catalogue;
 /// Records to calls.
 pub mod correlate;
+/// Clock, threads and signals; wires the parts.
+pub mod daemon;
 /// Rule text to compiled rules to findings.
 pub mod detect;
 /// Bytes to records, one file per log format.

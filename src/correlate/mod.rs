@@ -1,1 +1,326 @@
-//! Stub.
+//! Joins records into calls: what one call is per dialect, and which witnesses tell of the same one.
+//!
+//! Calls are a function of the set of records. Everything is local to a tool's bare name, and inside it to a run of
+//! overlapping intervals, so a batch joins anew only the runs that its records touch. Memory holds the recent past;
+//! for an older record the caller loads the neighbourhood again ([`Correlator::plan`]), and the same code runs on it.
+
+mod arguments;
+mod build;
+mod memory;
+mod pair;
+mod proxy;
+mod tool;
+mod unit;
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{
+    Call, CallChange, CallId, Dialect, Micros, Record, RecordId, RecordKind, Text, TimeQuality,
+};
+use memory::Memory;
+
+/// How far the intervals of two witnesses of one call may lie apart.
+pub const JOIN_SLACK_MICROS: i64 = 5 * Micros::SECOND;
+/// How long records are remembered behind the newest one; an older record's neighbours are loaded again.
+const HORIZON_MICROS: i64 = 10 * Micros::MINUTE;
+/// What is loaded around an old record: a request id may be silent for an hour.
+const REACH_MICROS: i64 = Micros::HOUR + 2 * JOIN_SLACK_MICROS;
+/// How far apart the past and the present have to be to be joined separately: what is loaded for both, and for the
+/// proxied requests in both, must not meet.
+const APART_MICROS: i64 = 5 * REACH_MICROS;
+/// Units remembered in all; beyond it the oldest are forgotten sooner.
+const UNITS_MAX: usize = 400_000;
+/// Tools and proxies remembered; beyond it those without recent records are dropped.
+const SCOPES_MAX: usize = 100_000;
+
+/// How far each stream's clock is from the common one.
+#[derive(Clone, Debug, Default)]
+pub struct Clocks {
+    offsets: FxHashMap<Text, i64>,
+}
+
+impl Clocks {
+    /// Offsets in microseconds, to be added to a stream's times, by stream name.
+    pub fn new(offsets: impl IntoIterator<Item = (Text, i64)>) -> Self {
+        Self { offsets: offsets.into_iter().collect() }
+    }
+
+    fn offset(&self, stream: &str) -> i64 {
+        self.offsets.get(stream).copied().unwrap_or(0)
+    }
+}
+
+/// Whose records have to be loaded before a batch can be applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    pub of: Scope,
+    pub from: Micros,
+    /// None: to the end of time.
+    pub to: Option<Micros>,
+}
+
+/// A tool by its bare name, or a stdio proxy by its stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    Tool(Text),
+    Proxy(Text),
+}
+
+/// What was loaded for a need.
+#[derive(Debug)]
+pub struct Loaded {
+    pub need: Need,
+    /// For a tool: its records of kind call. For a proxy: everything of its stream.
+    pub records: Vec<Arc<Record>>,
+    /// For a tool: its calls as stored; they tell which reply belongs to which proxied request.
+    pub calls: Vec<Call>,
+}
+
+/// What a batch did to the calls.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub changes: Vec<CallChange>,
+    /// Calls that turned out to be part of another: (gone, the one it is part of).
+    pub merged: Vec<(CallId, CallId)>,
+}
+
+/// Calls before and after, collected over a batch.
+#[derive(Default)]
+struct Diff {
+    old: Vec<Arc<Call>>,
+    new: Vec<Arc<Call>>,
+}
+
+pub struct Correlator {
+    clocks: Clocks,
+    memory: Memory,
+    /// The newest time so far; times far ahead of reading do not count.
+    newest: Option<Micros>,
+    /// Memory holds everything from here on of the scopes it holds.
+    floor: Micros,
+    /// True while what memory does not hold is nowhere: the store was empty at the start.
+    complete: bool,
+}
+
+impl Correlator {
+    /// `newest` is the newest call time in the store, none for an empty one.
+    pub fn new(clocks: Clocks, newest: Option<Micros>) -> Self {
+        Self {
+            clocks,
+            memory: Memory::default(),
+            newest,
+            floor: newest.map_or(Micros(i64::MIN), |newest| newest.minus(HORIZON_MICROS)),
+            complete: newest.is_none(),
+        }
+    }
+
+    /// The stdio proxies' streams that have to be loaded before [`Correlator::plan_tools`] can be asked.
+    pub fn plan_proxies(&self, records: &[Arc<Record>]) -> Vec<Need> {
+        let cutoff = self.cutoff(records);
+        let times = records.iter().filter_map(|record| match scope_of(record)? {
+            ScopeRef::Proxy => {
+                let at = record.at?;
+                Some((Scope::Proxy(Text::clone(&record.stream)), at, at < cutoff))
+            }
+            ScopeRef::Tool(_) => None,
+        });
+        self.needs(times)
+    }
+
+    /// The tools that have to be loaded before these records can be applied; `proxies` answers
+    /// [`Correlator::plan_proxies`].
+    pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
+        let cutoff = self.cutoff(records);
+        // What is loaded for a proxy's past or present needs its tools' past or present.
+        let proxied = proxies.iter().flat_map(|loaded| {
+            loaded.records.iter().map(|record| (record, loaded.need.to.is_some()))
+        });
+        let own = records.iter().map(|record| (record, record.at.is_some_and(|at| at < cutoff)));
+        let times = own.chain(proxied).filter_map(|(record, past)| {
+            let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call)?;
+            Some((tool, record.at?, past))
+        });
+        // The first and the last time of a tool and minute are enough, and spare a name for every record.
+        let mut minutes: FxHashMap<(&str, i64, bool), (Micros, Micros)> = FxHashMap::default();
+        for (tool, at, past) in times {
+            let minute = (tool, at.0.div_euclid(Micros::MINUTE), past);
+            let ends = minutes.entry(minute).or_insert((at, at));
+            *ends = (ends.0.min(at), ends.1.max(at));
+        }
+        let times = minutes.into_iter().flat_map(|((tool, _, past), (first, last))| {
+            [first, last].map(|at| (Scope::Tool(Text::from(tool)), at, past))
+        });
+        self.needs(times)
+    }
+
+    /// One need for every run of times that memory does not hold. Times come with whether they are joined apart.
+    fn needs(&self, times: impl Iterator<Item = (Scope, Micros, bool)>) -> Vec<Need> {
+        let mut by_scope: FxHashMap<Scope, Vec<(Micros, bool)>> = FxHashMap::default();
+        for (scope, at, past) in times {
+            let held = self.memory.holds(&scope);
+            if (held && at >= self.floor) || (!held && self.complete) {
+                continue;
+            }
+            by_scope.entry(scope).or_default().push((at, past));
+        }
+        let mut needs = Vec::new();
+        for (scope, mut times) in by_scope {
+            times.sort_unstable();
+            let of_kind = |wanted: bool| {
+                times.iter().filter(move |(_, past)| *past == wanted).map(|(at, _)| *at)
+            };
+            let past: Vec<Micros> = of_kind(true).collect();
+            for run in past.chunk_by(|left, right| right.since(*left) <= 2 * REACH_MICROS) {
+                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+                let (from, to) = (first.minus(REACH_MICROS), last.plus(REACH_MICROS));
+                needs.push(Need { of: scope.clone(), from, to: Some(to) });
+            }
+            if let Some(first) = of_kind(false).next() {
+                let from = first.min(self.floor).minus(REACH_MICROS);
+                needs.push(Need { of: scope, from, to: None });
+            }
+        }
+        needs.sort_by(|left, right| (&left.of, left.from).cmp(&(&right.of, right.from)));
+        needs
+    }
+
+    /// Records before this time are joined apart from memory, among neighbours that are loaded for them: so far
+    /// before everything that memory holds, or that is loaded into it, that the two have nothing to do with each other.
+    fn cutoff(&self, records: &[Arc<Record>]) -> Micros {
+        let mut late: Vec<Micros> =
+            records.iter().filter_map(|record| record.at).filter(|at| *at < self.floor).collect();
+        if late.is_empty() {
+            return Micros(i64::MIN);
+        }
+        late.sort_unstable();
+        let mut cutoff = self.memory.oldest().map_or(self.floor, |oldest| oldest.min(self.floor));
+        while let Some(at) = late.pop() {
+            if at < cutoff.minus(APART_MICROS) {
+                break;
+            }
+            cutoff = cutoff.min(at);
+        }
+        cutoff
+    }
+
+    /// Joins the records with what is known. `loaded` answers the needs of both plans.
+    pub fn apply(&mut self, records: &[Arc<Record>], loaded: Vec<Loaded>) -> Outcome {
+        let mut diff = Diff::default();
+        let cutoff = self.cutoff(records);
+        let mut past = Memory::default();
+        for loaded in loaded {
+            if loaded.need.to.is_some() {
+                past.restore(loaded, &self.clocks);
+            } else {
+                self.memory.drop_scope(&loaded.need.of);
+                self.memory.restore(loaded, &self.clocks);
+            }
+        }
+        let (old, recent): (Vec<_>, Vec<_>) =
+            records.iter().cloned().partition(|record| record.at.is_some_and(|at| at < cutoff));
+        self.memory.add(&recent, &self.clocks, &mut diff);
+        past.add(&old, &self.clocks, &mut diff);
+        // What only the past knows of is stored, but not held.
+        self.complete &= old.is_empty();
+        self.advance(records);
+        outcome(diff)
+    }
+
+    /// Moves the floor behind the newest record and forgets what lies before it.
+    fn advance(&mut self, records: &[Arc<Record>]) {
+        let newest = records
+            .iter()
+            .filter(|record| record.time_quality != TimeQuality::Future)
+            .filter_map(|record| record.at)
+            .max();
+        self.newest = self.newest.max(newest);
+        let Some(newest) = self.newest else { return };
+        let crowded = self.memory.units() > UNITS_MAX;
+        let horizon = if crowded { HORIZON_MICROS / 10 } else { HORIZON_MICROS };
+        let floor = newest.minus(horizon);
+        let late = records.iter().any(|record| record.at.is_some_and(|at| at < self.floor));
+        // Forgetting walks over everything, so it waits until it is worth it.
+        if floor.since(self.floor) < HORIZON_MICROS / 10 && !late {
+            return;
+        }
+        self.floor = self.floor.max(floor);
+        self.memory.forget(self.floor);
+        if self.memory.scopes() > SCOPES_MAX {
+            self.memory.drop_empty();
+            self.complete = false;
+        }
+    }
+}
+
+/// What a record's call is looked for in.
+#[derive(Clone, Copy)]
+enum ScopeRef<'a> {
+    Tool(&'a str),
+    Proxy,
+}
+
+fn scope_of(record: &Record) -> Option<ScopeRef<'_>> {
+    if record.dialect == Dialect::StdioProxy {
+        return (record.kind != RecordKind::Context).then_some(ScopeRef::Proxy);
+    }
+    if record.kind != RecordKind::Call {
+        return None;
+    }
+    record.bare_tool().map(ScopeRef::Tool)
+}
+
+/// Pairs the calls before with those after: by id, else by a record they share.
+fn outcome(diff: Diff) -> Outcome {
+    let mut old_by_id: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
+    for call in diff.old {
+        old_by_id.insert(call.id, call);
+    }
+    let mut outcome = Outcome::default();
+    let mut unmatched: Vec<Arc<Call>> = Vec::new();
+    for call in diff.new {
+        match old_by_id.entry(call.id) {
+            Entry::Occupied(entry) => {
+                let old = entry.remove();
+                if *old != *call {
+                    outcome.changes.push(CallChange { old: Some(old), new: Some(call) });
+                }
+            }
+            Entry::Vacant(_) => unmatched.push(call),
+        }
+    }
+    let mut by_record: FxHashMap<RecordId, CallId> = FxHashMap::default();
+    for old in old_by_id.values() {
+        by_record.extend(records_of(old).map(|record| (record, old.id)));
+    }
+    for call in unmatched {
+        let old = records_of(&call)
+            .find_map(|record| by_record.get(&record))
+            .and_then(|id| old_by_id.remove(id));
+        outcome.changes.push(CallChange { old, new: Some(call) });
+    }
+    if !old_by_id.is_empty() {
+        let mut new_by_record: FxHashMap<RecordId, CallId> = FxHashMap::default();
+        for call in outcome.changes.iter().filter_map(|change| change.new.as_ref()) {
+            new_by_record.extend(records_of(call).map(|record| (record, call.id)));
+        }
+        for (id, old) in old_by_id {
+            let into = records_of(&old).find_map(|record| new_by_record.get(&record));
+            outcome.merged.extend(into.map(|into| (id, *into)));
+            outcome.changes.push(CallChange { old: Some(old), new: None });
+        }
+    }
+    outcome.changes.sort_by_cached_key(|change| {
+        change.new.as_ref().or(change.old.as_ref()).map(|call| call.order())
+    });
+    outcome
+}
+
+fn records_of(call: &Call) -> impl Iterator<Item = RecordId> {
+    call.sightings.iter().flat_map(|sighting| sighting.steps.iter().map(|step| step.record))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,38 @@
-//! Stub.
+//! Rule text to compiled rules to findings. Rules are Sigma files with a few keys of our own (`rules/README.md` is their
+//! reference); the engine takes batches of call changes and tells what became of the alerts.
+//!
+//! What it finds is a function of the set of calls, never of the order in which they came: see [`Engine`].
+
+mod cases;
+mod chain;
+mod compile;
+mod condition;
+mod correlation;
+mod document;
+mod engine;
+mod episode;
+mod field;
+mod group;
+mod history;
+mod ledger;
+mod matcher;
+mod outcome;
+mod problem;
+mod rule;
+mod seen;
+mod shipped;
+mod trial;
+mod yaml;
+
+#[cfg(test)]
+mod naive;
+#[cfg(test)]
+mod properties;
+
+pub use engine::{Engine, evaluate};
+pub use field::LabelsOf;
+pub use history::{History, HistoryNeed, KnownAlert};
+pub use problem::RuleProblem;
+pub use rule::{Rule, RuleSet};
+pub use shipped::{merge, shipped};
+pub use trial::{TestResult, run_tests};

@@ -1,9 +1,30 @@
 //! DuckDB: migrations, the one write transaction a batch, typed reads. Only this module knows SQL.
+//!
+//! One [`Store`] owns the one writing connection. [`Reader`]s have connections of their own and see the last committed
+//! batch. Others ask the writer for something through the [`Desk`].
 
+mod alert_row;
+mod batch;
+mod call_row;
 mod desk;
+mod history;
+mod migrate;
+mod open;
+mod position;
+mod query;
 mod reader;
+mod record_row;
+mod value;
 
+use std::path::PathBuf;
+
+pub use batch::{AlertRow, Batch, Gap};
+pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
+pub use history::{CallNeed, RecordNeed, StoredAlert, Whose};
+pub use open::{OpenOptions, Store};
+pub use position::Position;
+pub use query::Answer;
 pub use reader::{AlertFilter, CallFilter, Reader};
 
 /// What can go wrong with the database.
@@ -11,4 +32,26 @@ pub use reader::{AlertFilter, CallFilter, Reader};
 pub enum StoreError {
     #[error("the database refused: {0}")]
     Database(#[from] duckdb::Error),
+    #[error(
+        "{} is in use by another process{}; stop that one, or name another database with --db",
+        path.display(),
+        pid.map(|pid| format!(" (PID {pid})")).unwrap_or_default()
+    )]
+    InUse { path: PathBuf, pid: Option<u32> },
+    #[error("{} could not be opened as a Calltrail database: {source}", path.display())]
+    Open { path: PathBuf, source: duckdb::Error },
+    #[error("the folder {} for the database could not be made: {source}", path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+    #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]
+    Missing { path: PathBuf },
+    #[error(
+        "the database was made by a newer Calltrail (migration {migration}); use that version or another --db"
+    )]
+    NewerSchema { migration: String },
+    #[error(
+        "the database was made by another build (migration {migration} differs); use that build or another --db"
+    )]
+    ForeignSchema { migration: String },
+    #[error("the statement took longer than {seconds} s and was stopped")]
+    TimedOut { seconds: u64 },
 }

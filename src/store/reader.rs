@@ -1,14 +1,29 @@
 //! Typed reads for pages, command line and mails. Every method blocks: call it off the async threads.
 
-use super::StoreError;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use duckdb::{Connection, params_from_iter};
+
+use super::value::{Sql, bytes, get_id, get_time, get_word, number, text, time};
+use super::{StoreError, alert_row, call_row, record_row};
 use crate::model::{
-    AlertId, AlertState, AlertView, Call, CallId, DecisionView, Level, Micros, OutboxItem,
-    RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertState, AlertView, Call, CallId, CloseReason, DecisionView, Level, Micros,
+    OutboxItem, RecordView, RejectView, SourceView, Totals,
 };
 
 /// A handle for reading; clones share a small pool of connections. Reads see the last committed batch.
 #[derive(Clone)]
-pub struct Reader {}
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Idle connections. The first is never given out, only cloned: the pool can always grow.
+    idle: Mutex<Vec<Connection>>,
+    path: PathBuf,
+}
 
 /// Which alerts to list; empty fields do not restrict.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +32,7 @@ pub struct AlertFilter {
     pub level_min: Option<Level>,
     pub state: Option<AlertState>,
     pub actor: Option<String>,
-    /// Alerts whose [first_seen, last_seen] touches [from, to].
+    /// Alerts whose [`first_seen`, `last_seen`] touches [from, to].
     pub from: Option<Micros>,
     pub to: Option<Micros>,
     /// Only alerts that are newer than this sequence number.
@@ -38,38 +53,158 @@ pub struct CallFilter {
 }
 
 impl Reader {
+    pub(super) fn new(template: Connection, path: PathBuf) -> Self {
+        Self { shared: Arc::new(Shared { idle: Mutex::new(vec![template]), path }) }
+    }
+
     /// Newest (highest `seq`) first.
     pub fn alerts(&self, filter: &AlertFilter) -> Result<Vec<AlertView>, StoreError> {
-        unimplemented!("{filter:?}")
+        self.with(|connection| {
+            let (sql, values) = alerts_sql(filter);
+            let mut statement = connection.prepare(&sql)?;
+            let rows = statement.query_map(params_from_iter(values), alert_row::from_row)?;
+            let mut found: Vec<(AlertView, u64)> = rows.collect::<Result<_, _>>()?;
+            let decisions = Decisions::load(connection)?;
+            for (alert, _) in &mut found {
+                decisions.apply(alert);
+            }
+            found.retain(|(alert, _)| filter.state.is_none_or(|state| state == alert.state));
+            found.truncate(filter.limit.unwrap_or(usize::MAX));
+            if filter.with_evidence {
+                for (alert, set) in &mut found {
+                    alert.evidence = evidence(connection, alert.id, *set)?;
+                }
+            }
+            Ok(found.into_iter().map(|(alert, _)| alert).collect())
+        })
     }
 
     /// One alert with its evidence; follows aliases.
     pub fn alert(&self, id: AlertId) -> Result<Option<AlertView>, StoreError> {
-        unimplemented!("{id}")
+        self.with(|connection| {
+            let decisions = Decisions::load(connection)?;
+            let id = decisions.resolve(id);
+            let sql = format!("select {} from alert_now where alert_id = ?", alert_row::COLUMNS);
+            let mut statement = connection.prepare(&sql)?;
+            let row =
+                statement.query_map([bytes(&id.0)], alert_row::from_row)?.next().transpose()?;
+            let Some((mut alert, set)) = row else { return Ok(None) };
+            decisions.apply(&mut alert);
+            alert.evidence = evidence(connection, alert.id, set)?;
+            Ok(Some(alert))
+        })
     }
 
     /// What people did to it, oldest first.
     pub fn decisions(&self, id: AlertId) -> Result<Vec<DecisionView>, StoreError> {
-        unimplemented!("{id}")
+        self.with(|connection| {
+            let decisions = Decisions::load(connection)?;
+            let id = decisions.resolve(id);
+            Ok(decisions.of(id).map(|(_, view)| view.clone()).collect())
+        })
     }
 
     /// One call as it now stands; follows superseded ids.
     pub fn call(&self, id: CallId) -> Result<Option<Call>, StoreError> {
-        unimplemented!("{id}")
+        self.with(|connection| {
+            let sql = format!("select {} from call_now where call_id = ?", call_row::COLUMNS);
+            let mut statement = connection.prepare(&sql)?;
+            let mut wanted = id;
+            // A chain of revisions is short; the bound keeps a broken one from looping.
+            for _ in 0..64 {
+                let found = statement
+                    .query_map([bytes(&wanted.0)], call_row::from_row)?
+                    .next()
+                    .transpose()?;
+                if found.is_some() {
+                    return Ok(found);
+                }
+                match successor(connection, wanted)? {
+                    Some(next) if next != wanted => wanted = next,
+                    _ => return Ok(None),
+                }
+            }
+            Ok(None)
+        })
     }
 
     pub fn calls(&self, filter: &CallFilter) -> Result<Vec<Call>, StoreError> {
-        unimplemented!("{filter:?}")
+        self.with(|connection| {
+            let mut sql =
+                format!("select {} from call_now where at is not null", call_row::COLUMNS);
+            let mut values = Vec::new();
+            if let Some(actor) = &filter.actor {
+                sql.push_str(" and actor = ?");
+                values.push(text(actor));
+            }
+            if let Some(session) = &filter.session {
+                sql.push_str(" and session = ?");
+                values.push(text(session));
+            }
+            if filter.from.is_some() {
+                sql.push_str(" and at >= ?");
+                values.push(time(filter.from));
+            }
+            if filter.to.is_some() {
+                sql.push_str(" and at <= ?");
+                values.push(time(filter.to));
+            }
+            sql.push_str(" order by at, stream, generation, \"offset\", idx limit ?");
+            values.push(number(filter.limit as u64));
+            let mut statement = connection.prepare(&sql)?;
+            let rows = statement.query_map(params_from_iter(values), call_row::from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
     }
 
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
-        unimplemented!("{call:?}")
+        let sql = format!(
+            "select {}, (select path from sources s where s.generation = r.generation)
+             from record_log r
+             where generation = ? and \"offset\" = ? and idx = ? and (at = ? or at is null)",
+            record_row::COLUMNS
+        );
+        self.with(|connection| {
+            let mut statement = connection.prepare(&sql)?;
+            let mut views = Vec::new();
+            for step in call.sightings.iter().flat_map(|sighting| &sighting.steps) {
+                let place = [
+                    number(step.record.generation),
+                    number(step.record.offset),
+                    Sql::Owned(step.record.index.into()),
+                    time(step.at),
+                ];
+                for view in statement.query_map(place, record_view)? {
+                    views.push(view?);
+                }
+            }
+            Ok(views)
+        })
     }
 
     /// Newest generation first within a stream; streams by name.
     pub fn sources(&self) -> Result<Vec<SourceView>, StoreError> {
-        unimplemented!()
+        self.with(|connection| {
+            let mut statement = connection.prepare(
+                "select generation, stream, path, state, size, \"offset\", records, rejects, last_at
+                 from sources order by stream, generation desc",
+            )?;
+            let rows = statement.query_map([], |row| {
+                Ok(SourceView {
+                    generation: row.get(0)?,
+                    stream: row.get(1)?,
+                    path: row.get(2)?,
+                    state: row.get(3)?,
+                    size: row.get(4)?,
+                    offset: row.get(5)?,
+                    records: row.get(6)?,
+                    rejects: row.get(7)?,
+                    last_at: get_time(row, 8)?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
     }
 
     /// The newest rejects, of one generation or of all.
@@ -78,15 +213,258 @@ impl Reader {
         generation: Option<u64>,
         limit: usize,
     ) -> Result<Vec<RejectView>, StoreError> {
-        unimplemented!("{generation:?} {limit}")
+        self.with(|connection| {
+            let mut statement = connection.prepare(
+                "select generation, coalesce(stream, ''), coalesce(path, ''), \"offset\", length, reason, head
+                 from rejects where generation = coalesce(?, generation)
+                 order by generation desc, \"offset\" desc limit ?",
+            )?;
+            let generation = generation.map_or(super::value::NULL, number);
+            let rows = statement.query_map([generation, number(limit as u64)], |row| {
+                Ok(RejectView {
+                    generation: row.get(0)?,
+                    stream: row.get(1)?,
+                    path: row.get(2)?,
+                    offset: row.get(3)?,
+                    length: row.get(4)?,
+                    reason: row.get(5)?,
+                    head: row.get(6)?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
     }
 
     pub fn totals(&self) -> Result<Totals, StoreError> {
-        unimplemented!()
+        let database_bytes =
+            std::fs::metadata(&self.shared.path).map_or(0, |metadata| metadata.len());
+        let open = self
+            .alerts(&AlertFilter { state: Some(AlertState::Open), ..AlertFilter::default() })?
+            .len() as u64;
+        self.with(|connection| {
+            let mut totals = connection.query_row(TOTALS, [], |row| {
+                Ok(Totals {
+                    records: row.get(0)?,
+                    calls: row.get(1)?,
+                    rejects: row.get(2)?,
+                    alerts: row.get(3)?,
+                    first_at: get_time(row, 4)?,
+                    last_at: get_time(row, 5)?,
+                    alert_seq: row.get(6)?,
+                    outbox_pending: row.get(7)?,
+                    outbox_dead: row.get(8)?,
+                    last_mail_error: row.get(9)?,
+                    open_alerts: 0,
+                    database_bytes: 0,
+                })
+            })?;
+            totals.open_alerts = open;
+            totals.database_bytes = database_bytes;
+            Ok(totals)
+        })
     }
 
     /// Mails owed and due at `now`, oldest first, at most `limit`.
     pub fn outbox_due(&self, now: Micros, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
-        unimplemented!("{now} {limit}")
+        self.with(|connection| {
+            let mut statement = connection.prepare(OUTBOX_DUE)?;
+            let rows = statement.query_map([time(Some(now)), number(limit as u64)], |row| {
+                Ok(OutboxItem {
+                    id: row.get(0)?,
+                    alert_id: AlertId(get_id(row, 1)?),
+                    recipient: row.get(2)?,
+                    message_id: row.get(3)?,
+                    created_at: get_time(row, 4)?.unwrap_or_default(),
+                    attempts: row.get(5)?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// Runs `read` on a connection of the pool and puts it back.
+    pub(super) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let connection = {
+            let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            match idle.len() {
+                0 | 1 => idle.first().map(Connection::try_clone).transpose()?,
+                _ => idle.pop(),
+            }
+        };
+        let Some(connection) = connection else {
+            return Err(StoreError::Missing { path: self.shared.path.clone() });
+        };
+        let answer = read(&connection);
+        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if answer.is_ok() && idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+        answer
+    }
+}
+
+/// Idle connections kept for the next reads.
+const IDLE_MAX: usize = 8;
+
+const TOTALS: &str = "select
+    (select count(*) from record_log), (select count(*) from call_now), (select count(*) from reject_log),
+    (select count(*) from alert_now where alert_id not in (select old_id from alert_alias)),
+    (select min(at) from call_log), (select max(at) from call_log),
+    (select coalesce(max(seq), 0) from alert_log),
+    (select count(*) from outbox o where not exists
+        (from delivery_log d where d.outbox_id = o.id and d.outcome in ('sent', 'dead'))),
+    (select count(distinct outbox_id) from delivery_log where outcome = 'dead'),
+    (select arg_max(error, at) from delivery_log where error is not null)";
+
+const OUTBOX_DUE: &str = "select o.id, o.alert_id, o.recipient, o.message_id, o.created_at,
+        count(d.outbox_id)::uinteger
+    from outbox o left join delivery_log d on d.outbox_id = o.id
+    group by all
+    having coalesce(bool_and(d.outcome = 'retry'), true) and coalesce(max(d.next_at), o.created_at) <= ?
+    order by o.id limit ?";
+
+fn alerts_sql(filter: &AlertFilter) -> (String, Vec<Sql<'_>>) {
+    let mut sql = format!(
+        "select {} from alert_now where alert_id not in (select old_id from alert_alias)",
+        alert_row::COLUMNS
+    );
+    let mut values = Vec::new();
+    let mut restrict = |condition: &str, value| {
+        sql.push_str(condition);
+        values.push(value);
+    };
+    if let Some(rule) = &filter.rule {
+        restrict(" and rule = ?", text(rule));
+    }
+    if let Some(actor) = &filter.actor {
+        restrict(" and actor = ?", text(actor));
+    }
+    if filter.from.is_some() {
+        restrict(" and (last_seen >= ? or last_seen is null)", time(filter.from));
+    }
+    if filter.to.is_some() {
+        restrict(" and (first_seen <= ? or first_seen is null)", time(filter.to));
+    }
+    if let Some(seq) = filter.after_seq {
+        restrict(" and seq > ?", number(seq));
+    }
+    if let Some(min) = filter.level_min {
+        let levels: Vec<_> =
+            Level::ALL.iter().filter(|level| **level >= min).map(|level| level.as_str()).collect();
+        sql.push_str(&format!(" and level in ('{}')", levels.join("', '")));
+    }
+    sql.push_str(" order by seq desc, last_seen desc, alert_id");
+    (sql, values)
+}
+
+fn evidence(
+    connection: &Connection,
+    id: AlertId,
+    set: u64,
+) -> Result<Vec<crate::model::EvidenceView>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "select evidence from evidence_log where alert_id = ? and evidence_seq = ? order by ordinal",
+    )?;
+    let rows = statement.query_map([bytes(&id.0), number(set)], |row| row.get::<_, String>(0))?;
+    let mut found = Vec::new();
+    for json in rows {
+        found.extend(serde_json::from_str(&json?).ok());
+    }
+    Ok(found)
+}
+
+fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, StoreError> {
+    let mut statement = connection.prepare_cached(
+        "select new_id from call_superseded where call_id = ? and new_id is not null
+         order by before_seq desc limit 1",
+    )?;
+    let found = statement
+        .query_map([bytes(&id.0)], |row| get_id(row, 0).map(CallId))?
+        .next()
+        .transpose()?;
+    Ok(found)
+}
+
+fn record_view(row: &duckdb::Row<'_>) -> duckdb::Result<RecordView> {
+    let record = record_row::from_row(row)?;
+    Ok(RecordView {
+        id: record.id,
+        length: record.length,
+        witness: record.witness,
+        dialect: record.dialect.as_str().to_owned(),
+        stream: record.stream.to_string(),
+        path: row.get::<_, Option<String>>(27)?.unwrap_or_default(),
+        at: record.at,
+        time_quality: record.time_quality,
+        class: record.class,
+        code: record.code.to_string(),
+        detail: record.detail.map(|text| text.to_string()),
+        flags: record.flags.iter().map(ToString::to_string).collect(),
+        line: None,
+    })
+}
+
+/// All decisions and aliases: both are few, since people and late lines make them.
+struct Decisions {
+    aliases: HashMap<AlertId, AlertId>,
+    /// Oldest first, under the id the decision was made for.
+    made: Vec<(AlertId, DecisionView)>,
+}
+
+impl Decisions {
+    fn load(connection: &Connection) -> Result<Self, StoreError> {
+        let mut statement =
+            connection.prepare_cached("select old_id, new_id from alert_alias order by seq")?;
+        let aliases = statement
+            .query_map([], |row| Ok((AlertId(get_id(row, 0)?), AlertId(get_id(row, 1)?))))?
+            .collect::<Result<_, _>>()?;
+        let mut statement = connection.prepare_cached(
+            "select alert_id, at, who, state, close_reason, note from decision_log order by seq",
+        )?;
+        let made = statement
+            .query_map([], |row| {
+                let reason: Option<String> = row.get(4)?;
+                let view = DecisionView {
+                    at: get_time(row, 1)?.unwrap_or_default(),
+                    who: row.get(2)?,
+                    state: get_word(row, 3, AlertState::from_word)?,
+                    close_reason: reason.as_deref().and_then(CloseReason::from_word),
+                    note: row.get(5)?,
+                };
+                Ok((AlertId(get_id(row, 0)?), view))
+            })?
+            .collect::<Result<_, _>>()?;
+        Ok(Self { aliases, made })
+    }
+
+    /// The id an old one leads to.
+    fn resolve(&self, id: AlertId) -> AlertId {
+        let mut resolved = id;
+        for _ in 0..64 {
+            match self.aliases.get(&resolved) {
+                Some(next) if *next != resolved => resolved = *next,
+                _ => break,
+            }
+        }
+        resolved
+    }
+
+    fn of(&self, id: AlertId) -> impl Iterator<Item = &(AlertId, DecisionView)> {
+        self.made.iter().filter(move |(made_for, _)| self.resolve(*made_for) == id)
+    }
+
+    /// Sets the state: the last decision under each former id, and of those open beats acknowledged beats closed.
+    fn apply(&self, alert: &mut AlertView) {
+        let mut last: HashMap<AlertId, &DecisionView> = HashMap::new();
+        for (made_for, decision) in self.of(alert.id) {
+            last.insert(*made_for, decision);
+        }
+        if let Some(decision) = last.into_values().min_by_key(|decision| decision.state as u8) {
+            alert.state = decision.state;
+            alert.close_reason = decision.close_reason;
+        }
     }
 }

@@ -1,1 +1,147 @@
-//! Stub.
+//! Files: finding logs, telling them apart through rotations, reading them line by line, remembering positions.
+//!
+//! [`Tail`] is synchronous and has one owner, which drives it: `scan` looks at the folders, `pending` says what is
+//! unread, `read` hands out lines, `cursor_at` describes a position for the store, and `commit` says that the store has
+//! it. It reads no clock and knows no database; the only thread is the one that [`Wake`] may start, and what that
+//! reports are hints. The truth is what a scan finds.
+//!
+//! A *generation* is one content stream. It keeps its number when its file is renamed, or copied away before the
+//! original is truncated; other content in the same file is a new generation, read from its beginning. The items of a
+//! generation cover `[0, offset)` exactly, in order.
+//!
+//! What cannot be promised:
+//!
+//! - Bytes written and then truncated or deleted between two reads are lost; where their number is known, it is reported.
+//! - Changes to bytes already read show only in the first 4096 of the file and in the 256 before the position.
+//! - A copy beside a file that is still there is not read again as far as both agree. Copies are recognised by their
+//!   content, if there are at least 64 bytes of it or a time in it; other short files are read on their own.
+//! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further and truncated before a
+//!   scan saw the copy, is read again.
+//! - A single file as a root is exactly that file: its rotations are read only through the file held open.
+
+mod cut;
+mod discover;
+mod identity;
+mod name;
+mod open;
+mod place;
+mod reader;
+mod report;
+mod scan;
+mod skim;
+mod source;
+#[cfg(test)]
+mod tests;
+mod wake;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+pub use cut::{Chunk, GapWhy, Item, Overlong};
+pub use report::{Event, Problem, ProblemKind, ScanReport, SourceState, SourceStatus};
+pub use source::Cursor;
+pub use wake::Wake;
+
+use crate::model::Micros;
+use identity::FileKey;
+use open::OpenFiles;
+use place::Copy;
+use source::Source;
+
+/// Longest line read whole, in bytes without its newline; a longer one becomes an [`Item::Overlong`].
+pub const LINE_BYTES_MAX: usize = 16 << 20;
+
+/// Files held open at a time.
+pub const OPEN_FILES_MAX: usize = 256;
+
+/// How long a rotated or deleted file must have been quiet before its unterminated rest counts as a line, and before a
+/// deleted file is let go.
+pub const GRACE_MICROS: i64 = Micros::MINUTE;
+
+/// What to tail and within which limits.
+#[derive(Clone, Debug)]
+pub struct TailConfig {
+    /// Folders and single files. Nothing outside of them is read, whatever links say.
+    pub roots: Vec<PathBuf>,
+    pub line_bytes_max: usize,
+    pub open_files_max: usize,
+    pub grace_micros: i64,
+}
+
+impl TailConfig {
+    /// With the limits of the constants.
+    pub fn new(roots: Vec<PathBuf>) -> Self {
+        Self {
+            roots,
+            line_bytes_max: LINE_BYTES_MAX,
+            open_files_max: OPEN_FILES_MAX,
+            grace_micros: GRACE_MICROS,
+        }
+    }
+}
+
+/// Reads the logs under some roots, each byte once.
+#[derive(Debug)]
+pub struct Tail {
+    config: TailConfig,
+    next_generation: u64,
+    /// By generation. Those gone stay: their content may come back under another name.
+    sources: BTreeMap<u64, Source>,
+    /// The generation whose content a file held when it was last looked at; none of those gone.
+    by_key: HashMap<FileKey, u64>,
+    /// Files that so far hold nothing but a copy of what another, living file holds.
+    copies: BTreeMap<FileKey, Copy>,
+    files: OpenFiles,
+    /// The real paths of the roots at the last scan: what is opened must lie inside.
+    inside: Vec<PathBuf>,
+    /// What stands in the way now; a scan reports what is new in it.
+    problems: BTreeMap<(PathBuf, ProblemKind), Problem>,
+    /// Met while reading, since the last scan.
+    read_problems: Vec<Problem>,
+}
+
+impl Tail {
+    /// A tail that goes on from `cursors` and numbers new generations from `next_generation`. Touches no file.
+    pub fn new(config: TailConfig, cursors: Vec<Cursor>, next_generation: u64) -> Self {
+        let mut sources = BTreeMap::new();
+        let mut by_key = HashMap::new();
+        let mut next_generation = next_generation;
+        for cursor in cursors {
+            next_generation = next_generation.max(cursor.generation.saturating_add(1));
+            // Of which nothing was stored is discovered anew, by rules that a position would bend.
+            if cursor.offset > 0 {
+                sources.insert(cursor.generation, Source::restored(cursor));
+            }
+        }
+        // In order of generation: of two that were once in one file, the later one is there now.
+        for source in sources.values().filter(|source| source.state != SourceState::Gone) {
+            by_key.insert(source.key, source.generation);
+        }
+        Self {
+            files: OpenFiles::new(config.open_files_max),
+            config,
+            next_generation,
+            sources,
+            by_key,
+            copies: BTreeMap::new(),
+            inside: Vec::new(),
+            problems: BTreeMap::new(),
+            read_problems: Vec::new(),
+        }
+    }
+
+    /// The number that the next new generation gets.
+    pub fn next_generation(&self) -> u64 {
+        self.next_generation
+    }
+
+    /// Every source, by generation.
+    pub fn status(&self) -> Vec<SourceStatus> {
+        self.sources.values().map(Source::status).collect()
+    }
+
+    /// Everything that stood in the way at the last scan.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.values()
+    }
+}

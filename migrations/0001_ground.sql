@@ -1,0 +1,185 @@
+-- The ground. Tables hold what the one writer appends; the views below them are what people query.
+-- No primary keys, no unique constraints, no secondary indexes: they cost speed and a stream of engine bugs, and
+-- double rows are ruled out by construction (a read position commits with what was read).
+
+-- Facts about the database itself: when it was made, the key of the argument hashes.
+create table meta (name varchar not null, value varchar not null);
+
+-- One row for every change of a source's reading position, path or state; the row with the highest seq counts.
+create table position_log (
+    seq ubigint not null,
+    generation ubigint not null,
+    stream varchar not null,
+    path varchar not null,
+    dev ubigint not null,
+    inode ubigint not null,
+    state varchar not null,
+    size ubigint not null,
+    -- Bytes read and committed.
+    "offset" ubigint not null,
+    head_len uinteger not null,
+    head_hash blob not null,
+    tail_len uinteger not null,
+    tail_hash blob not null,
+    -- The last valid time in the generation so far: lines without one take it.
+    last_at timestamp,
+    -- Lines before this offset were there when the database was made: history, which is not mailed.
+    history_until ubigint not null,
+    records ubigint not null,
+    rejects ubigint not null
+);
+
+create table record_log (
+    generation ubigint not null,
+    "offset" ubigint not null,
+    idx uinteger not null,
+    length ubigint not null,
+    stream varchar not null,
+    at timestamp,
+    time_quality varchar not null,
+    dialect varchar not null,
+    witness varchar not null,
+    kind varchar not null,
+    class varchar not null,
+    code varchar not null,
+    detail varchar,
+    tool varchar,
+    bare_tool varchar,
+    server varchar,
+    args varchar,
+    request_id varchar,
+    group_id varchar,
+    trace_id varchar,
+    principal varchar,
+    client varchar,
+    tenant varchar,
+    session varchar,
+    duration_ms double,
+    flags varchar,
+    also varchar,
+    extra varchar
+);
+
+-- Lines that could not become records: kept, counted, shown.
+create table reject_log (
+    generation ubigint not null,
+    "offset" ubigint not null,
+    length ubigint not null,
+    reason varchar not null,
+    head varchar not null
+);
+
+-- Bytes that hold no line to read: blank lines, holes of NULs.
+create table gap_log (
+    generation ubigint not null,
+    "offset" ubigint not null,
+    length ubigint not null,
+    why varchar not null
+);
+
+create table call_log (
+    -- The batch that wrote the row.
+    seq ubigint not null,
+    call_id blob not null,
+    at timestamp,
+    ended timestamp,
+    stream varchar not null,
+    -- The lead witness's first record.
+    generation ubigint not null,
+    "offset" ubigint not null,
+    idx uinteger not null,
+    length ubigint not null,
+    witness varchar not null,
+    dialect varchar not null,
+    tool varchar not null,
+    bare_tool varchar not null,
+    server varchar,
+    principal varchar,
+    client varchar,
+    actor varchar not null,
+    tenant varchar,
+    session varchar not null,
+    class varchar not null,
+    code varchar not null,
+    decision varchar,
+    ran varchar not null,
+    duration_ms double,
+    ask_to_answer_ms double,
+    args varchar,
+    flags varchar,
+    also varchar,
+    request_id varchar,
+    group_id varchar,
+    trace_id varchar,
+    witnesses varchar not null,
+    -- Every witness's steps as JSON; null where the call has one witness with one record, which the columns tell whole.
+    sightings varchar,
+    discrepancies varchar
+);
+
+-- Rows of call_log with this id and an older seq are void; new_id is the call that took their place, if any.
+create table call_superseded (call_id blob not null, before_seq ubigint not null, new_id blob);
+
+-- One row for every new or changed alert; the row with the highest seq counts.
+create table alert_log (
+    seq ubigint not null,
+    alert_id blob not null,
+    rule varchar not null,
+    title varchar not null,
+    level varchar not null,
+    tags varchar not null,
+    -- The group-by fields and values as JSON pairs, in the rule's order.
+    group_by varchar not null,
+    actor varchar not null,
+    first_seen timestamp,
+    last_seen timestamp,
+    closing blob not null,
+    closing_at timestamp,
+    count ubigint not null,
+    why varchar not null,
+    elided ubigint not null,
+    retracted varchar,
+    -- The rows of evidence_log that belong to it now.
+    evidence_seq ubigint not null
+);
+
+-- The calls an alert rests on, with their masked raw lines, as JSON: they outlive the logs.
+create table evidence_log (
+    alert_id blob not null,
+    evidence_seq ubigint not null,
+    ordinal uinteger not null,
+    call_id blob not null,
+    evidence varchar not null
+);
+
+-- Former ids of alerts.
+create table alert_alias (old_id blob not null, new_id blob not null, seq ubigint not null);
+
+-- What people decided.
+create table decision_log (
+    seq ubigint not null,
+    alert_id blob not null,
+    at timestamp not null,
+    who varchar not null,
+    state varchar not null,
+    close_reason varchar,
+    note varchar not null
+);
+
+-- Mails that are owed, one row a recipient, written with the alert in one transaction.
+create table outbox (
+    id ubigint not null,
+    alert_id blob not null,
+    recipient varchar not null,
+    message_id varchar not null,
+    created_at timestamp not null
+);
+
+-- What became of each attempt to send one.
+create table delivery_log (
+    outbox_id ubigint not null,
+    at timestamp not null,
+    outcome varchar not null,
+    next_at timestamp,
+    error varchar
+);

@@ -1,0 +1,290 @@
+//! Calls are a function of the set of records: a model store answers the needs, and every order gives the same.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::model::{ArgValue, ArgView, Args, Discrepancy, OutcomeClass, Ran, RecordId, Witness};
+
+/// A store that answers needs from everything it was given, as the real one does.
+#[derive(Default)]
+struct Model {
+    records: Vec<Arc<Record>>,
+    calls: BTreeMap<CallId, Arc<Call>>,
+}
+
+impl Model {
+    fn load(&self, need: &Need) -> Loaded {
+        let within = |at: Option<Micros>| {
+            at.is_some_and(|at| at >= need.from && need.to.is_none_or(|to| at <= to))
+        };
+        let mut records: Vec<Arc<Record>> = self
+            .records
+            .iter()
+            .filter(|record| within(record.at))
+            .filter(|record| match &need.of {
+                Scope::Tool(tool) => {
+                    record.kind == RecordKind::Call && record.bare_tool() == Some(&**tool)
+                }
+                Scope::Proxy(stream) => {
+                    record.dialect == Dialect::StdioProxy && record.stream == *stream
+                }
+            })
+            .cloned()
+            .collect();
+        records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
+        let calls = self.calls.values().map(|call| Call::clone(call)).collect();
+        Loaded { need: need.clone(), records, calls }
+    }
+
+    fn feed(&mut self, correlator: &mut Correlator, batch: &[Arc<Record>]) {
+        let needs = correlator.plan_proxies(batch);
+        let mut loaded: Vec<Loaded> = needs.iter().map(|need| self.load(need)).collect();
+        let needs = correlator.plan_tools(batch, &loaded);
+        loaded.extend(needs.iter().map(|need| self.load(need)));
+        let outcome = correlator.apply(batch, loaded);
+        for change in &outcome.changes {
+            if let Some(old) = &change.old {
+                let known = self.calls.remove(&old.id);
+                assert_eq!(known.as_deref(), Some(&**old), "the old call is the stored one");
+            }
+        }
+        for change in outcome.changes {
+            if let Some(new) = change.new {
+                assert!(self.calls.insert(new.id, new).is_none(), "a call is new once");
+            }
+        }
+        self.records.extend(batch.iter().cloned());
+    }
+
+    fn calls(&self) -> Vec<Call> {
+        let mut calls: Vec<Call> = self.calls.values().map(|call| Call::clone(call)).collect();
+        calls.sort_by_key(Call::order);
+        calls
+    }
+}
+
+fn one_pass(records: &[Arc<Record>]) -> Vec<Call> {
+    let mut model = Model::default();
+    let mut correlator = Correlator::new(Clocks::default(), None);
+    let mut records = records.to_vec();
+    records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
+    model.feed(&mut correlator, &records);
+    model.calls()
+}
+
+fn record(stream: &str, offset: u64, at_ms: i64, tool: &str, class: OutcomeClass) -> Record {
+    Record {
+        id: RecordId { generation: stream.bytes().map(u64::from).sum(), offset, index: 0 },
+        length: 10,
+        stream: stream.into(),
+        at: Some(Micros(at_ms * 1000)),
+        time_quality: TimeQuality::Own,
+        dialect: Dialect::TwoSided,
+        witness: if stream.starts_with('c') { Witness::Client } else { Witness::Server },
+        kind: RecordKind::Call,
+        class,
+        code: class.as_str().into(),
+        detail: None,
+        tool: Some(tool.into()),
+        server: None,
+        args: Args::default(),
+        request_id: None,
+        group_id: None,
+        trace_id: None,
+        principal: None,
+        client: None,
+        tenant: None,
+        session: None,
+        duration_ms: None,
+        flags: vec![],
+        also: vec![],
+        extra: None,
+    }
+}
+
+fn with_path(mut record: Record, hash: u64) -> Record {
+    let value = ArgValue {
+        name: "path".into(),
+        text: hash.to_string().into(),
+        hash,
+        chars: None,
+        summarised: false,
+    };
+    record.args = Args { view: ArgView::Full, values: vec![value], dropped: vec![] };
+    record
+}
+
+fn with_id(mut record: Record, id: &str) -> Record {
+    record.request_id = Some(id.into());
+    record
+}
+
+fn arcs(records: Vec<Record>) -> Vec<Arc<Record>> {
+    records.into_iter().map(Arc::new).collect()
+}
+
+#[test]
+fn a_client_and_a_server_tell_of_one_call() {
+    use OutcomeClass::{Approved, Asked, Ok};
+    let calls = one_pass(&arcs(vec![
+        with_id(with_path(record("client", 0, 0, "delete", Asked), 7), "a1"),
+        with_id(with_path(record("client", 1, 4_100, "delete", Approved), 7), "a1"),
+        with_id(with_path(record("client", 2, 9_810, "delete", Ok), 7), "a1"),
+        with_path(record("server", 0, 9_790, "files.delete", Ok), 7),
+    ]));
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].ran, Ran::Yes);
+    assert_eq!(calls[0].at, Some(Micros(4_100_000)));
+    assert_eq!(calls[0].ask_to_answer_ms, Some(4_100.0));
+    assert_eq!(calls[0].sightings.len(), 2);
+    assert_eq!(calls[0].sightings[1].joined_by, crate::model::JoinedBy::Arguments);
+}
+
+#[test]
+fn a_denied_call_ran_only_where_a_value_ties_it() {
+    use OutcomeClass::{Denied, Ok};
+    let denied = with_id(with_path(record("client", 0, 0, "delete", Denied), 7), "a1");
+    let tied =
+        one_pass(&arcs(vec![denied.clone(), with_path(record("server", 0, 200, "delete", Ok), 7)]));
+    assert_eq!(tied.len(), 1);
+    assert_eq!(
+        tied[0].discrepancies,
+        [Discrepancy::RanThoughDenied { denied_by: Witness::Client, ran_by: Witness::Server }]
+    );
+    let other = one_pass(&arcs(vec![denied, record("server", 0, 200, "delete", Ok)]));
+    assert_eq!(other.len(), 2, "nothing both know ties them");
+}
+
+#[test]
+fn a_reused_request_id_is_another_call() {
+    use OutcomeClass::{Approved, Asked, Ok};
+    let id = |record| with_id(record, "1");
+    let calls = one_pass(&arcs(vec![
+        id(record("client", 0, 0, "read", Approved)),
+        id(record("client", 1, 10, "read", Ok)),
+        id(record("client", 2, 20, "read", Approved)),
+        id(record("client", 3, 30, "read", Asked)),
+        id(record("client", 4, 40 + 3_600_030, "read", Ok)),
+    ]));
+    assert_eq!(calls.len(), 4);
+}
+
+#[test]
+fn identical_calls_in_flight_are_matched_in_order() {
+    use OutcomeClass::Ok;
+    let mut records = Vec::new();
+    for call in 0..3 {
+        let id = format!("r{call}");
+        let at = i64::try_from(call).unwrap() * 100;
+        records.push(with_id(with_path(record("client", call, at, "read", Ok), 7), &id));
+        records.push(with_path(record("server", call, at + 1, "read", Ok), 7));
+    }
+    let calls = one_pass(&arcs(records));
+    assert_eq!(calls.len(), 3);
+    for call in &calls {
+        let offsets: Vec<u64> =
+            call.sightings.iter().map(|sighting| sighting.steps[0].record.offset).collect();
+        assert_eq!(offsets[0], offsets[1]);
+    }
+}
+
+#[test]
+fn replies_go_to_the_request_that_waits() {
+    use OutcomeClass::{Approved, Ok, Unknown};
+    let proxied = |offset, at, kind, class, tool: Option<&str>| {
+        let mut record = record("proxy", offset, at, tool.unwrap_or("-"), class);
+        record.dialect = Dialect::StdioProxy;
+        record.witness = Witness::Proxy;
+        record.kind = kind;
+        record.tool = tool.map(Text::from);
+        record
+    };
+    let calls = one_pass(&arcs(vec![
+        proxied(0, 0, RecordKind::Request, Unknown, None),
+        proxied(1, 10, RecordKind::Reply, Ok, None),
+        proxied(2, 20, RecordKind::Call, Approved, Some("read")),
+        proxied(3, 30, RecordKind::Reply, Ok, None),
+        proxied(4, 40, RecordKind::Call, OutcomeClass::Denied, Some("delete")),
+    ]));
+    let told: Vec<_> = calls.iter().map(|call| (&*call.tool, call.class, call.ran)).collect();
+    assert_eq!(told, [("read", Ok, Ran::Yes), ("delete", OutcomeClass::Denied, Ran::No)]);
+}
+
+/// One random record: (stream, seconds, tool, class, path, request id).
+fn any_record() -> impl Strategy<Value = (usize, i64, usize, usize, u64, usize)> {
+    let time = prop_oneof![4 => 0_i64..60, 2 => 0_i64..90_000, 1 => Just(100)];
+    (0_usize..5, time, 0_usize..2, 0_usize..6, 0_u64..2, 0_usize..3)
+}
+
+fn build_records(raw: &[(usize, i64, usize, usize, u64, usize)]) -> Vec<Arc<Record>> {
+    use OutcomeClass::{Approved, Asked, Denied, Error, Input, Ok};
+    let classes = [Asked, Approved, Denied, Ok, Error, Input];
+    let streams = ["client", "code", "server", "state", "proxy"];
+    let mut next = [0_u64; 5];
+    let mut sorted = raw.to_vec();
+    // Each stream is written in order of time; what arrives late is a stream as a whole, or a batch.
+    sorted.sort_by_key(|raw| raw.1);
+    sorted
+        .iter()
+        .map(|(stream, seconds, tool, class, path, id)| {
+            let offset = next[*stream];
+            next[*stream] += 1;
+            let name = ["read", "files.read"][*tool];
+            let mut built = with_path(
+                record(streams[*stream], offset, seconds * 1000, name, classes[*class]),
+                *path,
+            );
+            if *stream < 2 {
+                built.request_id = Some(["1", "2", "3"][*id].into());
+            }
+            if *stream == 4 {
+                built.dialect = Dialect::StdioProxy;
+                built.witness = Witness::Proxy;
+                built.args = Args::default();
+                built.kind = [RecordKind::Call, RecordKind::Reply, RecordKind::Request][*id];
+                if built.kind != RecordKind::Call {
+                    built.tool = None;
+                }
+                built.class = if *class % 2 == 0 { Approved } else { Denied };
+                if built.kind == RecordKind::Reply {
+                    built.class = Ok;
+                }
+            }
+            Arc::new(built)
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_batching_and_restart_gives_the_same_calls(
+        raw in prop::collection::vec(any_record(), 1..40),
+        shuffle in any::<u64>(),
+        batch in 1_usize..9,
+        restart in prop::collection::vec(any::<bool>(), 40),
+    ) {
+        let records = build_records(&raw);
+        let expected = one_pass(&records);
+        let mut shuffled = records;
+        let mut state = shuffle | 1;
+        for index in (1..shuffled.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let other = usize::try_from(state >> 33).unwrap() % (index + 1);
+            shuffled.swap(index, other);
+        }
+        let mut model = Model::default();
+        let mut correlator = Correlator::new(Clocks::default(), None);
+        for (batch, again) in shuffled.chunks(batch).zip(restart) {
+            model.feed(&mut correlator, batch);
+            if again {
+                let newest = model.records.iter().filter_map(|record| record.at).max();
+                correlator = Correlator::new(Clocks::default(), newest);
+            }
+        }
+        prop_assert_eq!(model.calls(), expected);
+    }
+}

@@ -1,0 +1,167 @@
+//! Units: one call as one witness saw it, before witnesses are joined.
+
+use std::sync::Arc;
+
+use crate::model::{
+    ArgView, CallId, IdHasher, Micros, OutcomeClass, Record, RecordId, Step, Witness,
+};
+
+/// A gap between two records of one request id after which the id means another call: counters restart.
+const ID_GAP_MICROS: i64 = Micros::HOUR;
+
+/// One witness's records of one call.
+#[derive(Clone, Debug)]
+pub(super) struct Unit {
+    /// The first record: it names the call if this witness leads it.
+    pub(super) base: Arc<Record>,
+    /// The record with the fullest view of the arguments.
+    pub(super) shown: Arc<Record>,
+    /// All records in order; never empty.
+    pub(super) steps: Vec<Step>,
+}
+
+impl Unit {
+    pub(super) fn single(record: Arc<Record>) -> Self {
+        let steps = vec![step_of(&record)];
+        Self { shown: Arc::clone(&record), base: record, steps }
+    }
+
+    pub(super) fn push(&mut self, record: &Arc<Record>) {
+        if record.args.view > self.shown.args.view {
+            self.shown = Arc::clone(record);
+        }
+        self.steps.push(step_of(record));
+    }
+
+    pub(super) fn witness(&self) -> Witness {
+        self.base.witness
+    }
+
+    /// The approval, else the denial, else the first record.
+    pub(super) fn at(&self) -> Option<Micros> {
+        let of = |wanted: fn(OutcomeClass) -> bool| {
+            self.steps.iter().find(|step| wanted(step.class)).and_then(|step| step.at)
+        };
+        of(|class| class == OutcomeClass::Approved)
+            .or_else(|| of(OutcomeClass::is_refusal))
+            .or(self.base.at)
+    }
+
+    pub(super) fn last_at(&self) -> Option<Micros> {
+        self.steps.iter().filter_map(|step| step.at).max()
+    }
+
+    /// The record that ended it, else the last.
+    pub(super) fn outcome(&self) -> &Step {
+        let last = &self.steps[self.steps.len() - 1];
+        self.steps.iter().rfind(|step| step.class.is_terminal()).unwrap_or(last)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.steps.iter().any(|step| step.class.is_terminal())
+    }
+
+    /// From [approval, else first record] to the last record: when the others must have seen the call.
+    pub(super) fn interval(&self) -> Option<(Micros, Micros)> {
+        let first = self.base.at?;
+        let from = self
+            .steps
+            .iter()
+            .find(|step| step.class == OutcomeClass::Approved)
+            .and_then(|step| step.at)
+            .unwrap_or(first);
+        Some((from, self.last_at().unwrap_or(first).max(from)))
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.outcome().class.is_refusal()
+    }
+
+    /// True when this witness shows that the tool gave a result.
+    pub(super) fn shows_run(&self) -> bool {
+        let outcome = self.outcome();
+        match (self.witness(), outcome.class) {
+            (_, OutcomeClass::Ok) | (Witness::Server | Witness::Proxy, OutcomeClass::Error) => true,
+            (Witness::Gateway, OutcomeClass::Error) => GATE_RESULTS.contains(&&*outcome.code),
+            _ => false,
+        }
+    }
+
+    /// What equal calls share: the occurrence among equals tells them apart.
+    pub(super) fn equal_key(&self) -> u64 {
+        let id = CallId::from_hasher(&self.id_hasher());
+        id.0.iter().take(8).fold(0, |key, byte| (key << 8) | u64::from(*byte))
+    }
+
+    /// The call's id if this unit leads it.
+    pub(super) fn call_id(&self, occurrence: usize) -> CallId {
+        let mut hasher = self.id_hasher();
+        hasher.number(occurrence as u64);
+        CallId::from_hasher(&hasher)
+    }
+
+    fn id_hasher(&self) -> IdHasher {
+        let record = &self.base;
+        let mut hasher = IdHasher::new("call");
+        hasher
+            .text(&record.stream)
+            .number(record.at.map_or(u64::MAX, |at| at.0.cast_unsigned()))
+            .optional(record.tool.as_deref())
+            .text(&record.code)
+            .optional(record.request_id.as_deref())
+            .optional(record.principal.as_deref());
+        hasher
+    }
+}
+
+/// Error words of a gate that mean the tool was reached and answered.
+const GATE_RESULTS: [&str; 4] =
+    ["tool_error", "result_too_large", "malformed_response", "protocol_error"];
+
+fn step_of(record: &Record) -> Step {
+    Step {
+        record: record.id,
+        length: record.length,
+        at: record.at,
+        class: record.class,
+        code: Arc::clone(&record.code),
+    }
+}
+
+/// The order of records inside one stream: time, then place; records without a time come last.
+pub(super) fn record_order(record: &Record) -> (Micros, RecordId) {
+    (record.at.unwrap_or(Micros(i64::MAX)), record.id)
+}
+
+/// Cuts the records of one (stream, tool, request id) into units. `records` are in order.
+pub(super) fn split(records: &[Arc<Record>]) -> Vec<Unit> {
+    let mut units: Vec<Unit> = Vec::new();
+    for record in records {
+        match units.last_mut() {
+            Some(unit) if continues(unit, record) => unit.push(record),
+            _ => units.push(Unit::single(Arc::clone(record))),
+        }
+    }
+    units
+}
+
+/// A new question, a record after the end, or an hour's silence starts another call.
+fn continues(unit: &Unit, record: &Record) -> bool {
+    if !unit.is_open() || record.class == OutcomeClass::Asked {
+        return false;
+    }
+    match (unit.last_at(), record.at) {
+        (Some(last), Some(at)) => at.since(last) <= ID_GAP_MICROS,
+        _ => true,
+    }
+}
+
+/// True where a record names its call by id and not only itself.
+pub(super) fn groups_by_id(record: &Record) -> bool {
+    record.request_id.is_some()
+}
+
+/// True when two views say anything of the arguments at all.
+pub(super) fn says_arguments(record: &Record) -> bool {
+    record.args.view != ArgView::Nothing
+}

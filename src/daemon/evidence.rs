@@ -1,0 +1,120 @@
+//! An alert's calls with their raw lines: found again in the files while they are there, and kept.
+
+use rustc_hash::FxHashMap;
+
+use super::intake::Intake;
+use crate::mask::mask_line;
+use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine};
+use crate::store::{Reader, StoreError};
+
+/// Alerts whose lines are remembered, so that an alert that grows does not read them again.
+const ALERTS_MAX: usize = 512;
+
+/// The lines of recent alerts.
+#[derive(Default)]
+pub(super) struct Lines {
+    known: FxHashMap<AlertId, FxHashMap<RecordId, WitnessLine>>,
+}
+
+impl Lines {
+    /// The views of an alert's evidence, in its order. `former` are ids under which lines may be stored already.
+    pub(super) fn views(
+        &mut self,
+        alert: &Alert,
+        former: &[AlertId],
+        intake: &mut Intake,
+        reader: &Reader,
+    ) -> Result<Vec<EvidenceView>, StoreError> {
+        let mut lines = self.take(alert.id, former, reader)?;
+        let paths: FxHashMap<u64, String> = intake
+            .status()
+            .into_iter()
+            .map(|status| (status.generation, status.path.to_string_lossy().into_owned()))
+            .collect();
+        let views = alert
+            .evidence
+            .iter()
+            .map(|evidence| view(evidence, &mut lines, &paths, intake))
+            .collect();
+        if self.known.len() >= ALERTS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(alert.id, lines);
+        Ok(views)
+    }
+
+    fn take(
+        &mut self,
+        id: AlertId,
+        former: &[AlertId],
+        reader: &Reader,
+    ) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
+        let mut lines = FxHashMap::default();
+        for id in former.iter().chain([&id]) {
+            match self.known.remove(id) {
+                Some(known) => lines.extend(known),
+                None => {
+                    let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
+                    let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
+                    lines.extend(stored.map(|line| (line.record, line)));
+                }
+            }
+        }
+        Ok(lines)
+    }
+}
+
+fn view(
+    evidence: &Evidence,
+    lines: &mut FxHashMap<RecordId, WitnessLine>,
+    paths: &FxHashMap<u64, String>,
+    intake: &mut Intake,
+) -> EvidenceView {
+    let call = &*evidence.call;
+    let text = |value: &Option<crate::model::Text>| value.as_ref().map(ToString::to_string);
+    EvidenceView {
+        stage: evidence.stage.to_string(),
+        call_id: call.id,
+        at: call.at,
+        ended: call.ended,
+        server: text(&call.server),
+        tool: call.tool.to_string(),
+        code: call.code.to_string(),
+        class: call.class,
+        ran: call.ran,
+        principal: text(&call.principal),
+        client: text(&call.client),
+        tenant: text(&call.tenant),
+        session: call.session.to_string(),
+        lines: witness_lines(call, lines, paths, intake),
+    }
+}
+
+fn witness_lines(
+    call: &Call,
+    lines: &mut FxHashMap<RecordId, WitnessLine>,
+    paths: &FxHashMap<u64, String>,
+    intake: &mut Intake,
+) -> Vec<WitnessLine> {
+    let steps = call
+        .sightings
+        .iter()
+        .flat_map(|sighting| sighting.steps.iter().map(|step| (sighting.witness, step)));
+    steps
+        .map(|(witness, step)| {
+            let line = lines.entry(step.record).or_insert_with(|| WitnessLine {
+                witness,
+                file: paths.get(&step.record.generation).cloned().unwrap_or_default(),
+                record: step.record,
+                length: step.length,
+                text: None,
+            });
+            if line.text.is_none() {
+                line.text = intake
+                    .read_line(step.record, step.length)
+                    .map(|bytes| mask_line(bytes.trim_ascii_end()));
+            }
+            line.clone()
+        })
+        .collect()
+}

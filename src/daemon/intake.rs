@@ -1,0 +1,365 @@
+//! From files to batches: reads every file that has something new, parses, and merges the records by time.
+//!
+//! Each generation has a queue of what was read ahead. The queue whose next record is the oldest gives it next, so a
+//! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::dialects::{Parsed, Parser};
+use crate::mask::mask_line;
+use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
+use crate::store::{Gap, Position};
+use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceStatus, Tail};
+
+/// Bytes read ahead over all files.
+const READ_AHEAD_BYTES: usize = 32 << 20;
+/// Bytes read ahead of one file, at least and at most.
+const CHUNK_BYTES_MIN: usize = 16 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// How far a time is looked for when the first lines of a file have none.
+const TIMELESS_BYTES_MAX: u64 = 4 << 20;
+
+pub(super) struct Intake {
+    tail: Tail,
+    parser: Parser,
+    queues: BTreeMap<u64, Queue>,
+    known: FxHashMap<u64, Known>,
+    /// Generations whose path or state changed since their position was stored.
+    moved: Vec<u64>,
+}
+
+/// What is kept for each generation.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// The last valid time handed out.
+    last_at: Option<Micros>,
+    history_until: u64,
+    records: u64,
+    rejects: u64,
+}
+
+/// What was read ahead of one generation.
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    /// The last valid time read.
+    last_at: Option<Micros>,
+}
+
+struct Entry {
+    /// Where it ends in the generation.
+    end: u64,
+    what: What,
+}
+
+enum What {
+    Record(Box<Record>),
+    Reject(Reject),
+    Gap(Gap),
+}
+
+/// One batch, ready to be joined and stored.
+#[derive(Default)]
+pub(super) struct Cut {
+    pub(super) records: Vec<Arc<Record>>,
+    pub(super) rejects: Vec<Reject>,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) positions: Vec<Position>,
+    pub(super) cursors: Vec<Cursor>,
+    /// Bytes of the files that it covers.
+    pub(super) bytes: u64,
+}
+
+impl Intake {
+    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position]) -> Self {
+        let known = positions
+            .iter()
+            .map(|position| {
+                let known = Known {
+                    last_at: position.last_at,
+                    history_until: position.history_until,
+                    records: position.records,
+                    rejects: position.rejects,
+                };
+                (position.generation, known)
+            })
+            .collect();
+        Self { tail, parser, queues: BTreeMap::new(), known, moved: Vec::new() }
+    }
+
+    /// Looks at the files. With `is_history`, what they hold now is marked as history.
+    pub(super) fn scan(&mut self, now: Micros, is_history: bool) -> ScanReport {
+        let report = self.tail.scan(now);
+        for event in &report.events {
+            use crate::tail::Event;
+            match event {
+                Event::Renamed { generation, .. }
+                | Event::Truncated { generation, .. }
+                | Event::Rewritten { generation, .. }
+                | Event::Gone { generation, .. } => self.moved.push(*generation),
+                Event::Discovered { .. } | Event::Copied { .. } => {}
+            }
+        }
+        if is_history {
+            for status in self.tail.status() {
+                self.known.entry(status.generation).or_default().history_until = status.size;
+            }
+        }
+        report
+    }
+
+    /// Hands out the unterminated ends of rotated and deleted files that have been quiet for long enough.
+    pub(super) fn finish(&mut self, now: Micros) {
+        for generation in self.tail.finishable(now) {
+            let chunk = self.tail.finish(generation);
+            self.parse(chunk, now);
+        }
+    }
+
+    pub(super) fn status(&self) -> Vec<SourceStatus> {
+        self.tail.status()
+    }
+
+    /// Every problem that stands in the way now.
+    pub(super) fn problems(&self) -> Vec<(String, String)> {
+        self.tail
+            .problems()
+            .map(|problem| (problem.path.display().to_string(), problem.message.clone()))
+            .collect()
+    }
+
+    pub(super) fn read_line(
+        &mut self,
+        record: crate::model::RecordId,
+        length: u64,
+    ) -> Option<Vec<u8>> {
+        self.tail.read_line(record.generation, record.offset, length)
+    }
+
+    /// True for lines that were there when the database was made.
+    pub(super) fn is_history(&self, record: crate::model::RecordId) -> bool {
+        self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
+    }
+
+    /// The next batch of at most `entries_max` lines, oldest first; empty when there is nothing to read.
+    pub(super) fn cut(&mut self, entries_max: usize, now: Micros) -> Cut {
+        let mut cut = Cut::default();
+        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
+        let pending = self.tail.pending();
+        let chunk_bytes =
+            (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        for generation in pending {
+            self.fill(generation, chunk_bytes, now);
+        }
+        heap.extend(self.queues.iter().filter_map(|(generation, queue)| {
+            queue.entries.front().map(|entry| Reverse((entry.key(), *generation)))
+        }));
+        let mut taken = 0;
+        while taken < entries_max {
+            let Some(Reverse((_, generation))) = heap.pop() else { break };
+            let Some(entry) = self.pop(generation) else { continue };
+            ends.insert(generation, entry.end);
+            self.put(entry.what, generation, &mut cut);
+            taken += 1;
+            self.fill(generation, chunk_bytes, now);
+            let next = self.queues.get(&generation).and_then(|queue| queue.entries.front());
+            heap.extend(next.map(|entry| Reverse((entry.key(), generation))));
+        }
+        self.conclude(&mut cut, ends);
+        cut
+    }
+
+    fn pop(&mut self, generation: u64) -> Option<Entry> {
+        self.queues.get_mut(&generation)?.entries.pop_front()
+    }
+
+    fn put(&mut self, what: What, generation: u64, cut: &mut Cut) {
+        let known = self.known.entry(generation).or_default();
+        match what {
+            What::Record(record) => {
+                known.records += 1;
+                if is_valid(&record) {
+                    known.last_at = record.at;
+                }
+                cut.bytes += record.length;
+                cut.records.push(Arc::new(*record));
+            }
+            What::Reject(reject) => {
+                known.rejects += 1;
+                cut.bytes += reject.length;
+                cut.rejects.push(reject);
+            }
+            What::Gap(gap) => {
+                cut.bytes += gap.length;
+                cut.gaps.push(gap);
+            }
+        }
+    }
+
+    /// Adds the positions that the batch leads to. What cannot be described at the moment is left out of the batch.
+    fn conclude(&mut self, cut: &mut Cut, mut ends: BTreeMap<u64, u64>) {
+        let mut lost = Vec::new();
+        for (generation, end) in &ends {
+            match self.tail.cursor_at(*generation, *end) {
+                Some(cursor) => cut.cursors.push(cursor),
+                None => lost.push(*generation),
+            }
+        }
+        if !lost.is_empty() {
+            cut.records.retain(|record| !lost.contains(&record.id.generation));
+            cut.rejects.retain(|reject| !lost.contains(&reject.generation));
+            cut.gaps.retain(|gap| !lost.contains(&gap.generation));
+            ends.retain(|generation, _| !lost.contains(generation));
+        }
+        for generation in std::mem::take(&mut self.moved) {
+            if !ends.contains_key(&generation) {
+                cut.cursors.extend(self.tail.cursor(generation));
+            }
+        }
+        cut.positions = cut.cursors.iter().map(|cursor| self.position(cursor)).collect();
+    }
+
+    /// Says that the batch is stored.
+    pub(super) fn commit(&mut self, cut: &Cut) {
+        for cursor in &cut.cursors {
+            self.tail.commit(cursor);
+        }
+    }
+
+    fn position(&self, cursor: &Cursor) -> Position {
+        let known = self.known.get(&cursor.generation).copied().unwrap_or_default();
+        Position {
+            generation: cursor.generation,
+            stream: cursor.stream.clone(),
+            path: cursor.path.to_string_lossy().into_owned(),
+            dev: cursor.dev,
+            inode: cursor.inode,
+            state: cursor.state.as_str().to_owned(),
+            size: cursor.size,
+            offset: cursor.offset,
+            head_len: cursor.head_len,
+            head_hash: cursor.head_hash.to_vec(),
+            tail_len: cursor.tail_len,
+            tail_hash: cursor.tail_hash.to_vec(),
+            last_at: known.last_at,
+            history_until: known.history_until,
+            records: known.records,
+            rejects: known.rejects,
+        }
+    }
+
+    /// Reads ahead where the queue is empty. Lines without a time wait for the first one that has it.
+    fn fill(&mut self, generation: u64, chunk_bytes: usize, now: Micros) {
+        let mut timeless_bytes = 0;
+        loop {
+            let queue = self.queues.get(&generation);
+            let first = queue.and_then(|queue| queue.entries.front());
+            let is_timeless = queue.is_some_and(|queue| queue.last_at.is_none())
+                && matches!(first, Some(Entry { what: What::Record(record), .. }) if record.at.is_none());
+            if first.is_some() && (!is_timeless || timeless_bytes >= TIMELESS_BYTES_MAX) {
+                return;
+            }
+            let chunk = self.tail.read(generation, chunk_bytes);
+            if chunk.items.is_empty() {
+                return;
+            }
+            timeless_bytes += chunk.end - chunk.start;
+            self.parse(chunk, now);
+        }
+    }
+
+    fn parse(&mut self, chunk: Chunk, now: Micros) {
+        let generation = chunk.generation;
+        let last_at = self.known.get(&generation).and_then(|known| known.last_at);
+        let queue = self.queues.entry(generation).or_default();
+        queue.last_at = queue.last_at.or(last_at);
+        for item in &chunk.items {
+            let (end, what) =
+                (item.offset() + item.length(), read(&mut self.parser, &chunk, item, now));
+            queue.push(Entry { end, what });
+        }
+    }
+}
+
+impl Queue {
+    /// Adds an entry; a record without a time takes the last one before it, else the next one.
+    fn push(&mut self, mut entry: Entry) {
+        if let What::Record(record) = &mut entry.what {
+            if record.at.is_none() {
+                record.at = self.last_at;
+            } else if is_valid(record) {
+                if self.last_at.is_none() {
+                    self.give_time(record.at);
+                }
+                self.last_at = record.at;
+            }
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Gives the waiting first lines the first time that came.
+    fn give_time(&mut self, at: Option<Micros>) {
+        for entry in &mut self.entries {
+            if let What::Record(record) = &mut entry.what
+                && record.at.is_none()
+            {
+                record.at = at;
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// What has no time comes at once, so that it holds up nothing.
+    fn key(&self) -> Micros {
+        match &self.what {
+            What::Record(record) => record.at.unwrap_or(Micros(i64::MIN)),
+            What::Reject(_) | What::Gap(_) => Micros(i64::MIN),
+        }
+    }
+}
+
+/// A time of the record's own that can be lent to its neighbours.
+fn is_valid(record: &Record) -> bool {
+    record.time_quality == TimeQuality::Own && record.at.is_some()
+}
+
+fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
+    let generation = chunk.generation;
+    let (offset, length) = (item.offset(), item.length());
+    let gap = |why| What::Gap(Gap { generation, offset, length, why });
+    match item {
+        Item::Line { range, is_unterminated, .. } => {
+            let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
+            match parser.parse(&line, &chunk.stream, now) {
+                Parsed::Record(mut record) => {
+                    if *is_unterminated {
+                        record.flags.push(Text::from("unterminated"));
+                        record.flags.sort();
+                    }
+                    What::Record(Box::new(record))
+                }
+                Parsed::Blank => gap("blank"),
+                Parsed::Reject(reject) => What::Reject(reject),
+            }
+        }
+        Item::Blank { .. } => gap("blank"),
+        Item::Gap { why: GapWhy::Zeros, .. } => gap("zeros"),
+        Item::Gap { why: GapWhy::CopyOf { .. }, .. } => gap("copy"),
+        Item::Overlong(overlong) => What::Reject(Reject {
+            generation,
+            offset,
+            length,
+            reason: format!(
+                "a line of {length} bytes is longer than the limit; raise line_bytes_max in the \
+                 section [tail] if such lines are meant"
+            ),
+            head: mask_line(&overlong.head),
+        }),
+    }
+}

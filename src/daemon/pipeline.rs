@@ -1,0 +1,291 @@
+//! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::evidence::Lines;
+use super::intake::{Cut, Intake};
+use crate::catalogue::Catalogue;
+use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
+use crate::detect::{Engine, History, HistoryNeed, KnownAlert, RuleSet};
+use crate::dialects::Parser;
+use crate::model::{
+    Alert, AlertChange, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record, Text,
+};
+use crate::notify::{MailConfig, message_id};
+use crate::store::{
+    AlertRow, Batch, CallNeed, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed,
+    Store, StoreError, Whose,
+};
+use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
+
+/// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
+const BATCH_LINES_MAX: usize = 50_000;
+
+/// Everything a pipeline is built from, and built again from after a fault of the database.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) store: OpenOptions,
+    pub(crate) tail: TailConfig,
+    pub(crate) rules: Arc<RuleSet>,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) clocks: Vec<(Text, i64)>,
+    pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
+    /// None: nothing is mailed.
+    pub(crate) mail: Option<Arc<MailConfig>>,
+}
+
+pub(crate) struct Pipeline {
+    store: Store,
+    reader: Reader,
+    intake: Intake,
+    correlator: Correlator,
+    engine: Engine,
+    rules: Arc<RuleSet>,
+    lines: Lines,
+    mail: Option<Arc<MailConfig>>,
+    /// True until the first look at the files of a new database: what they hold then is history.
+    is_first_look: bool,
+}
+
+/// What one batch did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    pub(crate) records: u64,
+    pub(crate) rejects: u64,
+    pub(crate) bytes: u64,
+    /// Alerts that are new or changed.
+    pub(crate) alerts: u64,
+    /// The newest alert's number.
+    pub(crate) seq: u64,
+}
+
+impl Pipeline {
+    pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
+        let store = Store::open(&setup.store)?;
+        let positions = store.positions()?;
+        let next = positions.last().map_or(1, |position| position.generation + 1);
+        let cursors = positions.iter().map(cursor).collect();
+        let tail = Tail::new(setup.tail.clone(), cursors, next);
+        let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
+        let clocks = Clocks::new(setup.clocks.iter().cloned());
+        let catalogue = Arc::clone(&setup.catalogue);
+        let labels = move |call: &crate::model::Call| -> Labels {
+            catalogue.labels(call.server.as_deref(), &call.tool)
+        };
+        let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
+        engine.cold(store.newest_call_at()?);
+        Ok(Self {
+            reader: store.reader(),
+            intake: Intake::new(tail, parser, &positions),
+            correlator: Correlator::new(clocks, store.newest_record_at(now)?),
+            engine,
+            rules: Arc::clone(&setup.rules),
+            lines: Lines::default(),
+            mail: setup.mail.clone(),
+            is_first_look: store.is_new(),
+            store,
+        })
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        self.reader.clone()
+    }
+
+    pub(crate) fn status(&self) -> Vec<SourceStatus> {
+        self.intake.status()
+    }
+
+    /// What keeps files from being read, as (path, message).
+    pub(crate) fn problems(&self) -> Vec<(String, String)> {
+        self.intake.problems()
+    }
+
+    /// Looks at the files.
+    pub(crate) fn look(&mut self, now: Micros) -> ScanReport {
+        let report = self.intake.scan(now, self.is_first_look);
+        self.is_first_look = false;
+        report
+    }
+
+    /// Reads the unterminated ends of files that nobody writes to any more.
+    pub(crate) fn finish(&mut self, now: Micros) {
+        self.intake.finish(now);
+    }
+
+    /// Takes the next batch through all stages; none when there is nothing to read.
+    pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
+        let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
+        if cut.cursors.is_empty() {
+            return Ok(None);
+        }
+        let outcome = {
+            let loaded = self.load(&cut.records)?;
+            self.correlator.apply(&cut.records, loaded)
+        };
+        let changes = self.detect(&outcome.changes)?;
+        let mut batch =
+            Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
+        self.put_alerts(changes, now, &mut batch)?;
+        let step = Step {
+            records: cut.records.len() as u64,
+            rejects: cut.rejects.len() as u64,
+            bytes: cut.bytes,
+            alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
+            seq: self.store.seq() + 1,
+        };
+        fill(&mut batch, &mut cut);
+        self.store.commit(&batch)?;
+        self.intake.commit(&cut);
+        Ok(Some(step))
+    }
+
+    /// What correlation has to see again before it can join these records.
+    fn load(&self, records: &[Arc<Record>]) -> Result<Vec<Loaded>, StoreError> {
+        let load = |need: Need| self.load_one(need);
+        let mut loaded: Vec<Loaded> = self
+            .correlator
+            .plan_proxies(records)
+            .into_iter()
+            .map(load)
+            .collect::<Result<_, _>>()?;
+        for need in self.correlator.plan_tools(records, &loaded) {
+            loaded.push(self.load_one(need)?);
+        }
+        Ok(loaded)
+    }
+
+    fn load_one(&self, need: Need) -> Result<Loaded, StoreError> {
+        let stored = RecordNeed {
+            of: match &need.of {
+                Scope::Tool(name) => Whose::Tool(Text::clone(name)),
+                Scope::Proxy(stream) => Whose::Proxy(Text::clone(stream)),
+            },
+            from: need.from,
+            to: need.to,
+        };
+        let records: Vec<Arc<Record>> =
+            self.store.records_near(&stored)?.into_iter().map(Arc::new).collect();
+        let is_proxied =
+            records.iter().any(|record| record.dialect == crate::model::Dialect::StdioProxy);
+        let calls = match &need.of {
+            Scope::Tool(_) if is_proxied => self.store.calls_near(&stored)?,
+            _ => Vec::new(),
+        };
+        Ok(Loaded { need, records, calls })
+    }
+
+    fn detect(&mut self, changes: &[CallChange]) -> Result<Vec<AlertChange>, StoreError> {
+        let needs = self.engine.plan(changes);
+        let history = needs.into_iter().map(|need| self.history(need)).collect::<Result<_, _>>()?;
+        Ok(self.engine.apply(changes, history))
+    }
+
+    fn history(&self, need: HistoryNeed) -> Result<History, StoreError> {
+        let rule = self.rules.rules().get(need.rule).map_or("", |rule| &*rule.name);
+        let since = (!need.whole).then(|| need.touched.minus(need.reach_micros));
+        let alerts: Vec<KnownAlert> = self
+            .store
+            .alerts_of(rule, &need.group, since)?
+            .into_iter()
+            .map(|alert| KnownAlert {
+                id: alert.id,
+                closing: alert.closing,
+                closing_at: alert.closing_at,
+                first_seen: alert.first_seen,
+                last_seen: alert.last_seen,
+                count: alert.count,
+            })
+            .collect();
+        let earliest =
+            alerts.iter().filter_map(|alert| alert.closing_at).min().unwrap_or(need.touched);
+        let from = (!need.whole).then(|| need.touched.min(earliest).minus(need.reach_micros));
+        let calls = self.store.calls_of(&CallNeed { group: need.group.clone(), from })?;
+        Ok(History { need, calls: calls.into_iter().map(Arc::new).collect(), alerts })
+    }
+
+    fn put_alerts(
+        &mut self,
+        changes: Vec<AlertChange>,
+        now: Micros,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        for change in changes {
+            match change {
+                AlertChange::Set { alert, is_new, replaces } => {
+                    if is_new {
+                        self.owe_mail(&alert, now, batch);
+                    }
+                    let evidence =
+                        self.lines.views(&alert, &replaces, &mut self.intake, &self.reader)?;
+                    batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
+                }
+                AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A mail for every recipient, where the alert is grave enough and rests on at least one line that is news.
+    fn owe_mail(&self, alert: &Alert, now: Micros, batch: &mut Batch) {
+        let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else { return };
+        let mut records = alert.evidence.iter().flat_map(|evidence| {
+            evidence.call.sightings.iter().flat_map(|sighting| &sighting.steps)
+        });
+        if records.all(|step| self.intake.is_history(step.record)) {
+            return;
+        }
+        batch.outbox.extend(mail.recipients().map(|recipient| OutboxItem {
+            id: 0,
+            alert_id: alert.id,
+            recipient: recipient.to_owned(),
+            message_id: message_id(alert.id, recipient, mail.domain()),
+            created_at: now,
+            attempts: 0,
+        }));
+    }
+
+    pub(crate) fn decide(&mut self, decision: &Decision) -> Result<bool, StoreError> {
+        if !self.store.knows_alert(decision.alert_id)? {
+            return Ok(false);
+        }
+        self.store.decide(decision)?;
+        Ok(true)
+    }
+
+    pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
+        self.store.deliver(delivery)
+    }
+
+    /// For idle moments and a clean stop.
+    pub(crate) fn rest(&mut self) -> Result<(), StoreError> {
+        self.store.tidy()?;
+        self.store.checkpoint()
+    }
+}
+
+/// Moves what was read into the batch; the cursors stay, to be told to the tail once it is stored.
+fn fill(batch: &mut Batch, cut: &mut Cut) {
+    batch.records = std::mem::take(&mut cut.records);
+    batch.rejects = std::mem::take(&mut cut.rejects);
+    batch.gaps = std::mem::take(&mut cut.gaps);
+    batch.positions = std::mem::take(&mut cut.positions);
+}
+
+fn cursor(position: &Position) -> Cursor {
+    let hash = |bytes: &[u8]| bytes.try_into().unwrap_or_default();
+    Cursor {
+        generation: position.generation,
+        stream: position.stream.clone(),
+        path: PathBuf::from(&position.path),
+        dev: position.dev,
+        inode: position.inode,
+        offset: position.offset,
+        head_len: position.head_len,
+        head_hash: hash(&position.head_hash),
+        tail_len: position.tail_len,
+        tail_hash: hash(&position.tail_hash),
+        state: SourceState::from_word(&position.state).unwrap_or(SourceState::Live),
+        size: position.size,
+    }
+}

@@ -1,0 +1,290 @@
+//! Rule files to a rule set: every reference resolved, every problem reported.
+
+use std::collections::BTreeMap;
+
+use crate::model::{Micros, Text};
+
+use super::cases;
+use super::correlation::{Correlates, Correlation};
+use super::document::{Body, Document};
+use super::field::{GroupField, did_you_mean};
+use super::matcher::Expr;
+use super::problem::{Problems, RuleProblem};
+use super::rule::{Chain, Count, FirstSeen, Kind, Rule, RuleSet, Stage};
+use super::yaml;
+
+/// The most stages of a sequence.
+const STAGES_MAX: usize = 16;
+
+/// Single events at most this far apart are one episode.
+const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
+
+/// Compiles files given as (name, text), in the order of their names.
+pub(super) fn rule_set(files: &[(&str, &str)]) -> Result<RuleSet, Vec<RuleProblem>> {
+    let mut files = files.to_vec();
+    files.sort_unstable_by_key(|(name, _)| *name);
+    let mut found = Vec::new();
+    let mut rules = Vec::new();
+    let mut detections = Detections::default();
+    for (name, text) in files {
+        let mut problems = Problems::new(name);
+        let rule = file(name, text, &mut detections, &mut problems);
+        if let Some(rule) = &rule
+            && rules.iter().any(|other: &Rule| other.name == rule.name)
+        {
+            problems.push(1, format!("there is another rule `{}`", rule.name));
+        }
+        rules.extend(rule);
+        found.extend(problems.into_found());
+    }
+    if found.is_empty() { Ok(RuleSet { rules, detections: detections.exprs }) } else { Err(found) }
+}
+
+/// Equal detections are one, so that rules which ask the same thing ask it once.
+#[derive(Default)]
+struct Detections {
+    exprs: Vec<Expr>,
+    /// By their debug text, which shows all of an expression.
+    known: BTreeMap<String, usize>,
+}
+
+impl Detections {
+    fn add(&mut self, expr: &Expr) -> usize {
+        let next = self.exprs.len();
+        let index = *self.known.entry(format!("{expr:?}")).or_insert(next);
+        if index == next {
+            self.exprs.push(expr.clone());
+        }
+        index
+    }
+}
+
+fn file(
+    file: &str,
+    text: &str,
+    detections: &mut Detections,
+    problems: &mut Problems<'_>,
+) -> Option<Rule> {
+    let nodes = match yaml::documents(text) {
+        Ok(nodes) => nodes,
+        Err(error) => {
+            problems.push(error.line, error.message);
+            return None;
+        }
+    };
+    let read: Vec<Option<Document>> =
+        nodes.iter().map(|node| Document::read(node, problems)).collect();
+    let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
+    let main = main_document(&documents, problems)?;
+    helpers_are_plain(&documents, main, problems);
+    let name = stem(file);
+    let (kind, group_by) = kind(name, main, &documents, detections, problems)?;
+    let mut rule = Rule {
+        name: name.into(),
+        title: main.title.clone(),
+        id: main.id.clone(),
+        status: main.status.clone(),
+        description: main.description.clone(),
+        level: main.level,
+        tags: main.tags.clone(),
+        falsepositives: main.falsepositives.clone(),
+        references: main.references.clone(),
+        why: main.why.clone().unwrap_or_else(|| main.title.clone()),
+        file: file.to_owned(),
+        line: main.line,
+        group_by,
+        kind,
+        cases: Vec::new(),
+    };
+    if let Some(tests) = &main.tests {
+        rule.cases = cases::read(tests, &rule.group_by, problems);
+    }
+    Some(rule)
+}
+
+/// A file's name without folders and without `.yml` or `.yaml`: the name of its rule.
+fn stem(file: &str) -> &str {
+    let base = file.rsplit_once(['/', '\\']).map_or(file, |(_, base)| base);
+    base.strip_suffix(".yml").or_else(|| base.strip_suffix(".yaml")).unwrap_or(base)
+}
+
+/// The one document that no correlation of the file names.
+fn main_document<'a>(
+    documents: &'a [Document],
+    problems: &mut Problems<'_>,
+) -> Option<&'a Document> {
+    let is_named = |document: &&Document| {
+        documents.iter().any(|other| match &other.body {
+            Body::Correlation(correlation) => {
+                correlation.rules.iter().any(|(_, reference)| document.is_called(reference))
+            }
+            Body::Detection { .. } => false,
+        })
+    };
+    let mut firing = documents.iter().filter(|document| !is_named(document));
+    let first = firing.next();
+    if first.is_none() {
+        problems.push(1, "the file holds no rule that fires: each is named by a correlation");
+    }
+    for extra in firing {
+        let message = "a second rule that fires; a file has one, and helpers that it names";
+        problems.push(extra.line, message);
+    }
+    first
+}
+
+/// What only a rule that fires can use would be read and never used on a helper.
+fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Problems<'_>) {
+    let mut names = Vec::new();
+    for document in documents {
+        if let Some(name) = &document.name {
+            if names.contains(&name) {
+                problems.push(document.line, format!("the name `{name}` is used twice"));
+            }
+            names.push(name);
+        }
+        if std::ptr::eq(document, main) {
+            continue;
+        }
+        let grouped = matches!(document.body, Body::Detection { group_by: Some(_), .. });
+        if grouped || document.why.is_some() || document.tests.is_some() {
+            let message = "`why`, `tests` and `group-by` belong to the rule that fires";
+            problems.push(document.line, message);
+        }
+    }
+}
+
+fn kind(
+    name: &str,
+    main: &Document,
+    documents: &[Document],
+    detections: &mut Detections,
+    problems: &mut Problems<'_>,
+) -> Option<(Kind, Vec<GroupField>)> {
+    let correlation = match &main.body {
+        Body::Detection { expr, group_by } => {
+            let chain = Chain {
+                stages: vec![Stage { name: name.into(), detection: detections.add(expr) }],
+                count: None,
+                timespan_micros: 0,
+                quiet_micros: SINGLE_QUIET_MICROS,
+            };
+            let group_by = group_by.clone().unwrap_or_else(|| vec![GroupField::Actor]);
+            return Some((Kind::Chain(chain), group_by));
+        }
+        Body::Correlation(correlation) => correlation,
+    };
+    let mut linker = Linker { documents, detections, problems };
+    let kind = match correlation.what {
+        Correlates::EventCount { min, timespan } => {
+            let (stage, count) = linker.counted(correlation, min, timespan)?;
+            Kind::Chain(Chain {
+                stages: vec![stage],
+                count: Some(count),
+                timespan_micros: 0,
+                quiet_micros: timespan,
+            })
+        }
+        Correlates::TemporalOrdered { timespan } => linker.sequence(main, correlation, timespan)?,
+        Correlates::FirstSeen { baseline } => {
+            let stage = linker.only_stage(correlation)?;
+            Kind::FirstSeen(FirstSeen { stage, baseline })
+        }
+    };
+    Some((kind, correlation.group_by.clone()))
+}
+
+/// Resolves the references of one file.
+struct Linker<'a, 'p, 'f> {
+    documents: &'a [Document],
+    detections: &'a mut Detections,
+    problems: &'p mut Problems<'f>,
+}
+
+impl<'a> Linker<'a, '_, '_> {
+    fn find(&mut self, line: u64, reference: &str) -> Option<&'a Document> {
+        let documents = self.documents;
+        let found = documents.iter().find(|document| document.is_called(reference));
+        if found.is_none() {
+            let names = documents.iter().filter_map(|document| document.name.as_deref());
+            let hint = did_you_mean(reference, names);
+            self.problems.push(line, format!("no rule in this file is called `{reference}`{hint}"));
+        }
+        found
+    }
+
+    /// The stage of a correlation that looks at one detection.
+    fn only_stage(&mut self, correlation: &Correlation) -> Option<Stage> {
+        let [(line, reference)] = correlation.rules.as_slice() else {
+            let line = correlation.rules.get(1).map_or(1, |(line, _)| *line);
+            let message = "this type takes one rule; join several in one condition with `or`";
+            self.problems.push(line, message);
+            return None;
+        };
+        let document = self.find(*line, reference)?;
+        match &document.body {
+            Body::Detection { expr, .. } => Some(self.stage(document, reference, expr)),
+            Body::Correlation(_) => {
+                self.problems.push(*line, "a correlation of a correlation is not supported here");
+                None
+            }
+        }
+    }
+
+    fn counted(
+        &mut self,
+        correlation: &Correlation,
+        min: u64,
+        timespan_micros: i64,
+    ) -> Option<(Stage, Count)> {
+        Some((self.only_stage(correlation)?, Count { min, timespan_micros }))
+    }
+
+    fn stage(&mut self, document: &Document, reference: &str, expr: &Expr) -> Stage {
+        let name = document.name.as_deref().unwrap_or(reference);
+        Stage { name: Text::from(name), detection: self.detections.add(expr) }
+    }
+
+    fn sequence(
+        &mut self,
+        main: &Document,
+        correlation: &Correlation,
+        timespan_micros: i64,
+    ) -> Option<Kind> {
+        if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
+            let message = format!("temporal_ordered takes 2 to {STAGES_MAX} rules");
+            self.problems.push(main.line, message);
+            return None;
+        }
+        let mut count = None;
+        let mut stages = Vec::new();
+        for (index, (line, reference)) in correlation.rules.iter().enumerate() {
+            let document = self.find(*line, reference)?;
+            match &document.body {
+                Body::Detection { expr, .. } => {
+                    stages.push(self.stage(document, reference, expr));
+                }
+                Body::Correlation(inner) => {
+                    let Correlates::EventCount { min, timespan } = inner.what else {
+                        self.problems.push(*line, "a stage is a detection or an event_count");
+                        return None;
+                    };
+                    if index > 0 {
+                        let message = "an event_count is supported as the first stage only";
+                        self.problems.push(*line, message);
+                        return None;
+                    }
+                    if inner.group_by != correlation.group_by {
+                        let message = "this stage has another `group-by` than its sequence";
+                        self.problems.push(*line, message);
+                    }
+                    let (stage, counted) = self.counted(inner, min, timespan)?;
+                    stages.push(stage);
+                    count = Some(counted);
+                }
+            }
+        }
+        let quiet_micros = timespan_micros;
+        Some(Kind::Chain(Chain { stages, count, timespan_micros, quiet_micros }))
+    }
+}

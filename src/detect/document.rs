@@ -1,0 +1,276 @@
+//! One document of a rule file: a Sigma detection or a Sigma correlation, checked key by key.
+
+use crate::model::{Level, Text};
+
+use super::condition;
+use super::correlation::Correlation;
+use super::field::{GroupField, did_you_mean};
+use super::matcher::{Expr, Item};
+use super::problem::Problems;
+use super::yaml::{Entry, Node, Value, entry};
+
+/// One document, with everything but its references to others resolved.
+pub(super) struct Document {
+    pub(super) line: u64,
+    pub(super) title: String,
+    pub(super) id: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) description: String,
+    pub(super) level: Level,
+    pub(super) tags: Vec<Text>,
+    pub(super) falsepositives: Vec<String>,
+    pub(super) references: Vec<String>,
+    pub(super) why: Option<String>,
+    pub(super) tests: Option<Node>,
+    pub(super) body: Body,
+}
+
+pub(super) enum Body {
+    Detection { expr: Expr, group_by: Option<Vec<GroupField>> },
+    Correlation(Correlation),
+}
+
+const KEYS: [&str; 18] = [
+    "title",
+    "id",
+    "name",
+    "status",
+    "description",
+    "level",
+    "tags",
+    "falsepositives",
+    "author",
+    "references",
+    "date",
+    "modified",
+    "license",
+    "logsource",
+    "detection",
+    "correlation",
+    "why",
+    "tests",
+];
+
+const STATUSES: [&str; 5] = ["stable", "test", "experimental", "deprecated", "unsupported"];
+
+impl Document {
+    /// Reads a document; everything wrong with it goes to `problems`.
+    pub(super) fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+        let Some(entries) = node.map() else {
+            problems.push(node.line, format!("a rule is a map of keys, not {}", node.kind()));
+            return None;
+        };
+        let detects = entry(entries, "detection").is_some();
+        for found in entries {
+            if !(KEYS.contains(&found.key.as_str()) || detects && found.key == "group-by") {
+                let hint = did_you_mean(&found.key, KEYS.into_iter());
+                problems.push(found.line, format!("the key `{}` is not known{hint}", found.key));
+            }
+        }
+        let body = body(node.line, entries, problems);
+        Some(Self {
+            line: node.line,
+            title: text(entries, "title", problems).unwrap_or_else(|| {
+                problems.push(node.line, "`title` is missing");
+                String::new()
+            }),
+            id: text(entries, "id", problems),
+            name: text(entries, "name", problems),
+            status: word(entries, "status", &STATUSES, problems),
+            description: text(entries, "description", problems).unwrap_or_default(),
+            level: word(entries, "level", &Level::ALL.map(Level::as_str), problems)
+                .and_then(|word| Level::from_word(&word))
+                .unwrap_or(Level::Medium),
+            tags: texts(entries, "tags", problems).into_iter().map(Text::from).collect(),
+            falsepositives: texts(entries, "falsepositives", problems),
+            references: texts(entries, "references", problems),
+            why: text(entries, "why", problems),
+            tests: entry(entries, "tests").map(|found| found.node.clone()),
+            body: body?,
+        })
+    }
+
+    /// True if a correlation means this document by that name.
+    pub(super) fn is_called(&self, reference: &str) -> bool {
+        self.name.as_deref() == Some(reference) || self.id.as_deref() == Some(reference)
+    }
+}
+
+fn body(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<Body> {
+    match (entry(entries, "detection"), entry(entries, "correlation")) {
+        (Some(found), None) => {
+            log_source(line, entries, true, problems);
+            let group_by = entry(entries, "group-by").map(|entry| group_by(entry, problems));
+            let expr = detection(found, problems)?;
+            Some(Body::Detection { expr, group_by })
+        }
+        (None, Some(found)) => {
+            log_source(line, entries, false, problems);
+            Correlation::read(found, problems).map(Body::Correlation)
+        }
+        _ => {
+            problems.push(line, "a rule has either `detection` or `correlation`");
+            None
+        }
+    }
+}
+
+/// A rule for another log source would be silent here for ever: better refused.
+fn log_source(line: u64, entries: &[Entry], required: bool, problems: &mut Problems<'_>) {
+    let Some(found) = entry(entries, "logsource") else {
+        if required {
+            let message = "`logsource` is missing: {product: mcp, service: tool_calls}";
+            problems.push(line, message);
+        }
+        return;
+    };
+    let Some(parts) = found.node.map() else {
+        problems.push(found.line, "`logsource` is a map");
+        return;
+    };
+    for part in parts {
+        let fits = match (part.key.as_str(), part.node.text()) {
+            ("product", Some(word)) => word == "mcp",
+            ("service", Some(word)) => word == "tool_calls",
+            ("definition", Some(_)) => true,
+            _ => false,
+        };
+        if !fits {
+            let message = "only `product: mcp` and `service: tool_calls` are read here";
+            problems.push(part.line, format!("logsource `{}`: {message}", part.key));
+        }
+    }
+    if entry(parts, "product").is_none() {
+        problems.push(found.line, "`logsource` does not say `product: mcp`");
+    }
+}
+
+fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
+    let Some(parts) = found.node.map() else {
+        problems.push(found.line, "`detection` is a map of selections and a condition");
+        return None;
+    };
+    let mut selections = Vec::new();
+    let mut all_read = true;
+    for part in parts.iter().filter(|part| part.key != "condition") {
+        match selection(part, problems) {
+            Some(expr) => selections.push((part.key.clone(), expr)),
+            None => all_read = false,
+        }
+    }
+    let Some(condition) = entry(parts, "condition") else {
+        problems.push(found.line, "`detection` has no `condition`");
+        return None;
+    };
+    let Some(text) = condition.node.text() else {
+        let kind = condition.node.kind();
+        problems.push(condition.line, format!("`condition` is one text, not {kind}"));
+        return None;
+    };
+    // A selection that was refused would be reported a second time as an unknown name.
+    if !all_read {
+        return None;
+    }
+    problems.take(condition.line, condition::compile(text, &selections))
+}
+
+/// A map is an and of its items; a list of maps is an or of them.
+fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
+    match &part.node.value {
+        Value::Map(items) if !items.is_empty() => {
+            let read: Vec<Option<Expr>> = items
+                .iter()
+                .map(|item| {
+                    problems.take(item.line, Item::parse(&item.key, &item.node)).map(Expr::Item)
+                })
+                .collect();
+            read.into_iter().collect::<Option<_>>().map(Expr::And)
+        }
+        Value::List(maps) if !maps.is_empty() => {
+            let read: Vec<Option<Expr>> = maps
+                .iter()
+                .map(|map| {
+                    if map.map().is_none() {
+                        let message = "keywords are not supported; write `field: value`";
+                        problems.push(map.line, message);
+                        return None;
+                    }
+                    let part = Entry { line: map.line, key: part.key.clone(), node: map.clone() };
+                    selection(&part, problems)
+                })
+                .collect();
+            read.into_iter().collect::<Option<_>>().map(Expr::Or)
+        }
+        _ => {
+            let message =
+                format!("the selection `{}` is a map of fields or a list of maps", part.key);
+            problems.push(part.line, message);
+            None
+        }
+    }
+}
+
+/// A list of fields to group by.
+pub(super) fn group_by(found: &Entry, problems: &mut Problems<'_>) -> Vec<GroupField> {
+    let Some(nodes) = found.node.list().filter(|nodes| !nodes.is_empty()) else {
+        problems.push(found.line, format!("`{}` is a list of fields", found.key));
+        return Vec::new();
+    };
+    let mut fields: Vec<GroupField> = Vec::new();
+    for node in nodes {
+        let parsed = match node.text() {
+            Some(name) => GroupField::parse(name),
+            None => Err(format!("a field's name is a text, not {}", node.kind())),
+        };
+        if let Some(field) = problems.take(node.line, parsed) {
+            if fields.contains(&field) {
+                problems.push(node.line, format!("`{}` is named twice", field.as_str()));
+            }
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+fn text(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Option<String> {
+    let found = entry(entries, key)?;
+    let text = found.node.text().map(|text| text.trim().to_owned());
+    if text.as_deref().is_none_or(str::is_empty) {
+        problems.push(found.line, format!("`{key}` is a text, not {}", found.node.kind()));
+    }
+    text
+}
+
+fn texts(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Vec<String> {
+    let Some(found) = entry(entries, key) else {
+        return Vec::new();
+    };
+    let Some(nodes) = found.node.list() else {
+        problems.push(found.line, format!("`{key}` is a list of texts"));
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    for node in nodes {
+        match node.text() {
+            Some(text) => out.push(text.to_owned()),
+            None => problems.push(node.line, format!("`{key}` is a list of texts")),
+        }
+    }
+    out
+}
+
+fn word(
+    entries: &[Entry],
+    key: &str,
+    words: &[&str],
+    problems: &mut Problems<'_>,
+) -> Option<String> {
+    let line = entry(entries, key)?.line;
+    let word = text(entries, key, problems)?;
+    if !words.contains(&word.as_str()) {
+        problems.push(line, format!("`{key}: {word}` is none of {}", words.join(", ")));
+        return None;
+    }
+    Some(word)
+}

@@ -1,0 +1,407 @@
+//! The engine: batches of call changes in, alert changes out. What it says depends on the set of calls alone.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros, Text};
+
+use super::chain::{Event, is_future};
+use super::episode::{alert, alert_id};
+use super::field::{LabelsOf, Subject};
+use super::group::{Group, Op, Place, kept_micros};
+use super::history::{History, HistoryNeed};
+use super::outcome::{Gone, Outcome, Set};
+use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
+use super::seen::{Prefix, Seen};
+
+/// First-seen groups held in memory; over it, those that a sweep finds idle are read from the store when they come again.
+const FIRST_SEEN_MAX: usize = 65_536;
+
+/// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
+///
+/// For each batch: [`Self::plan`] says which histories it needs, [`Self::apply`] takes them and tells what became of the
+/// alerts. The store must hold all batches applied before, and not yet this one, when the histories are read.
+pub struct Engine {
+    rules: Arc<RuleSet>,
+    labels: Arc<LabelsOf>,
+    shelves: Vec<Shelf>,
+    /// The newest call that moves windows.
+    watermark: Option<Micros>,
+    swept_at: Option<Micros>,
+    /// Alerts on single calls without a time, which are in no window.
+    untimed: FxHashSet<AlertId>,
+    /// The last plan's work, so that apply need not evaluate the calls again.
+    prepared: Option<Prepared>,
+}
+
+/// The groups of one rule.
+struct Shelf {
+    groups: Groups,
+    /// A group that is not in memory has no call later than this; none if it has no call at all.
+    cold_before: Option<Micros>,
+}
+
+enum Groups {
+    Chain(FxHashMap<Key, Group>),
+    FirstSeen(FxHashMap<Key, Seen>),
+}
+
+type Key = Box<[Text]>;
+
+/// A batch, evaluated and sorted by group.
+struct Prepared {
+    changes: Vec<CallChange>,
+    touches: Vec<Touch>,
+    untimed: Vec<Untimed>,
+}
+
+struct Touch {
+    rule: usize,
+    key: Key,
+    ops: Vec<Op>,
+    earliest: Micros,
+}
+
+struct Untimed {
+    rule: usize,
+    key: Key,
+    call: Arc<Call>,
+    present: bool,
+}
+
+impl Engine {
+    pub fn new(rules: Arc<RuleSet>, labels: Arc<LabelsOf>) -> Self {
+        let shelf = |rule: &Rule| Shelf {
+            groups: match rule.kind {
+                Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
+                Kind::FirstSeen(_) => Groups::FirstSeen(FxHashMap::default()),
+            },
+            cold_before: None,
+        };
+        Self {
+            shelves: rules.rules.iter().map(shelf).collect(),
+            rules,
+            labels,
+            watermark: None,
+            swept_at: None,
+            untimed: FxHashSet::default(),
+            prepared: None,
+        }
+    }
+
+    /// Says what the store already holds at the start: the newest time of any call, future ones included. Groups are then
+    /// read from the store when a batch first touches them within reach of that time.
+    pub fn cold(&mut self, before: Option<Micros>) {
+        for shelf in &mut self.shelves {
+            shelf.cold_before = shelf.cold_before.max(before);
+        }
+    }
+
+    /// What must be read from the store before these changes can be applied.
+    pub fn plan(&mut self, changes: &[CallChange]) -> Vec<HistoryNeed> {
+        let prepared = self.prepare(changes);
+        let needs = prepared.touches.iter().filter_map(|touch| self.need(touch)).collect();
+        self.prepared = Some(prepared);
+        needs
+    }
+
+    /// Applies a batch. `history` answers the needs that [`Self::plan`] stated for the same changes.
+    pub fn apply(&mut self, changes: &[CallChange], history: Vec<History>) -> Vec<AlertChange> {
+        let prepared = match self.prepared.take() {
+            Some(prepared) if prepared.is_of(changes) => prepared,
+            _ => self.prepare(changes),
+        };
+        let mut histories: FxHashMap<(usize, Key), History> = history
+            .into_iter()
+            .map(|history| {
+                let values = history.need.group.iter().map(|(_, value)| Text::clone(value));
+                ((history.need.rule, values.collect()), history)
+            })
+            .collect();
+        let mut outcomes: Vec<Outcome> = Vec::new();
+        outcomes.resize_with(self.rules.rules.len(), Outcome::default);
+        for touch in prepared.touches {
+            let rule = touch.rule;
+            let history = histories.remove(&(rule, touch.key.clone()));
+            let outcome = self.settle(touch, history);
+            if let Some(all) = outcomes.get_mut(rule) {
+                all.extend(outcome);
+            }
+        }
+        self.settle_untimed(prepared.untimed, &mut outcomes);
+        self.advance(changes);
+        let became: FxHashMap<CallId, CallId> = changes
+            .iter()
+            .filter_map(|change| Some((change.old.as_ref()?.id, change.new.as_ref()?.id)))
+            .collect();
+        outcomes.into_iter().flat_map(|outcome| outcome.into_changes(&became)).collect()
+    }
+
+    /// Evaluates every call once and sorts what the rules want by group.
+    fn prepare(&self, changes: &[CallChange]) -> Prepared {
+        let rules = &*self.rules;
+        let mut verdicts = Verdicts::new(rules);
+        let mut index: Vec<FxHashMap<Key, usize>> = vec![FxHashMap::default(); rules.rules.len()];
+        let mut prepared =
+            Prepared { changes: changes.to_vec(), touches: Vec::new(), untimed: Vec::new() };
+        let mut key = Vec::new();
+        for change in changes {
+            let both = [(&change.old, false), (&change.new, true)];
+            for (call, present) in both
+                .into_iter()
+                .filter_map(|(call, present)| call.as_ref().map(|call| (call, present)))
+            {
+                verdicts.reset();
+                let subject = Subject::new(call, &*self.labels);
+                for (number, (rule, index)) in rules.rules.iter().zip(&mut index).enumerate() {
+                    let stages = verdicts.stages(rules, rule, &subject);
+                    if stages == 0 || !rule.group_of(call, &mut key) {
+                        continue;
+                    }
+                    let Some(at) = call.at else {
+                        prepared.add_untimed(number, rule, &key, call, present);
+                        continue;
+                    };
+                    if matches!(rule.kind, Kind::FirstSeen(_)) {
+                        key.pop();
+                    }
+                    let event = Event { at, stages, call: Arc::clone(call) };
+                    prepared.add(number, index, &key, Op { event, present });
+                }
+            }
+        }
+        prepared
+    }
+
+    fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
+        let rule = self.rules.rules.get(touch.rule)?;
+        let shelf = self.shelves.get(touch.rule)?;
+        let (needed, reach_micros, whole) = match (&rule.kind, &shelf.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                let reach = chain.reach_micros();
+                let needed = match groups.get(&touch.key) {
+                    Some(group) => touch.earliest < group.floor,
+                    None => {
+                        shelf.cold_before.is_some_and(|cold| touch.earliest <= cold.plus(reach))
+                    }
+                };
+                (needed, reach, false)
+            }
+            (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
+                let prefix = Prefix { rule, first, key: &touch.key };
+                let needed = match groups.get(&touch.key) {
+                    Some(seen) => seen.needs_history(prefix, &touch.ops),
+                    None => shelf.cold_before.is_some(),
+                };
+                (needed, 0, true)
+            }
+            _ => return None,
+        };
+        needed.then(|| HistoryNeed {
+            rule: touch.rule,
+            group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
+            touched: if whole { Micros(i64::MIN) } else { touch.earliest },
+            reach_micros,
+            whole,
+        })
+    }
+
+    fn settle(&mut self, touch: Touch, history: Option<History>) -> Outcome {
+        let rules = Arc::clone(&self.rules);
+        let Some(rule) = rules.rules.get(touch.rule) else {
+            return Outcome::default();
+        };
+        let past = history.map(|history| {
+            let events = self.events_of(rule, &touch.key, &history.calls);
+            (events, history)
+        });
+        let Some(shelf) = self.shelves.get_mut(touch.rule) else {
+            return Outcome::default();
+        };
+        match (&rule.kind, &mut shelf.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                settle_chain(rule, chain, groups, shelf.cold_before, touch, past)
+            }
+            (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
+                settle_first_seen(rule, first, groups, touch, past)
+            }
+            _ => Outcome::default(),
+        }
+    }
+
+    /// The calls of a history that take part in the group.
+    fn events_of(&self, rule: &Rule, key: &[Text], calls: &[Arc<Call>]) -> Vec<Event> {
+        let mut verdicts = Verdicts::new(&self.rules);
+        let mut found = Vec::new();
+        let event = |call: &Arc<Call>| {
+            let at = call.at?;
+            let is_member = rule.group_of(call, &mut found) && found.starts_with(key);
+            verdicts.reset();
+            let subject = Subject::new(call, &*self.labels);
+            let stages = verdicts.stages(&self.rules, rule, &subject);
+            (is_member && stages != 0).then(|| Event { at, stages, call: Arc::clone(call) })
+        };
+        calls.iter().filter_map(event).collect()
+    }
+
+    /// A call without a time joins no window: for a single-event rule it is an episode of its own.
+    fn settle_untimed(&mut self, untimed: Vec<Untimed>, outcomes: &mut [Outcome]) {
+        let rules = Arc::clone(&self.rules);
+        let mut last: FxHashMap<AlertId, (Untimed, bool)> = FxHashMap::default();
+        let mut order = Vec::new();
+        for item in untimed {
+            let Some(rule) = rules.rules.get(item.rule) else {
+                continue;
+            };
+            let id = alert_id(rule, &item.key, item.call.id);
+            let was_removed = last.get(&id).is_some_and(|(_, removed)| *removed);
+            let removed = was_removed || !item.present;
+            if last.insert(id, (item, removed)).is_none() {
+                order.push(id);
+            }
+        }
+        for id in order {
+            let Some((item, removed)) = last.remove(&id) else {
+                continue;
+            };
+            let Some((rule, outcome)) = rules.rules.get(item.rule).zip(outcomes.get_mut(item.rule))
+            else {
+                continue;
+            };
+            if !item.present {
+                self.untimed.remove(&id);
+                outcome.gone.push(Gone { id, closing: item.call.id });
+            } else if self.untimed.insert(id) || removed {
+                let alert = Box::new(alert(rule, &item.key, &item.call, 1));
+                outcome.set.push(Set { alert, is_new: !removed, replaces: Vec::new() });
+            }
+        }
+    }
+
+    /// Moves the watermark and lets go of groups that have been idle for long.
+    fn advance(&mut self, changes: &[CallChange]) {
+        let calls = changes.iter().filter_map(|change| change.new.as_ref());
+        let newest = calls.filter(|call| !is_future(call)).filter_map(|call| call.at).max();
+        self.watermark = self.watermark.max(newest);
+        let Some(watermark) = self.watermark else {
+            return;
+        };
+        // A sweep looks at every group, so it waits until some can have become idle.
+        if self.swept_at.is_some_and(|swept| watermark.since(swept) < Micros::MINUTE) {
+            return;
+        }
+        self.swept_at = Some(watermark);
+        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
+            let Shelf { groups, cold_before } = shelf;
+            match (&rule.kind, groups) {
+                (Kind::Chain(chain), Groups::Chain(groups)) => {
+                    let before = watermark.minus(kept_micros(chain));
+                    groups.retain(|_, group| {
+                        let idle = group.idle_since(before);
+                        *cold_before = (*cold_before).max(idle);
+                        idle.is_none()
+                    });
+                }
+                (_, Groups::FirstSeen(groups)) if groups.len() > FIRST_SEEN_MAX => {
+                    groups.clear();
+                    *cold_before = (*cold_before).max(Some(watermark));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn settle_chain(
+    rule: &Rule,
+    chain: &Chain,
+    groups: &mut FxHashMap<Key, Group>,
+    cold_before: Option<Micros>,
+    touch: Touch,
+    past: Option<(Vec<Event>, History)>,
+) -> Outcome {
+    let key = touch.key.clone();
+    let place = Place { rule, chain, key: &key };
+    if let Some((events, history)) = past {
+        groups.insert(key.clone(), Group::restore(place, events, &history));
+    }
+    let group = groups.entry(touch.key).or_insert_with(|| {
+        // Whatever the group did before is further back than a reach from here.
+        let floor =
+            cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(chain.reach_micros() + 1));
+        Group::new(floor)
+    });
+    group.update(place, touch.ops)
+}
+
+fn settle_first_seen(
+    rule: &Rule,
+    first: &FirstSeen,
+    groups: &mut FxHashMap<Key, Seen>,
+    touch: Touch,
+    past: Option<(Vec<Event>, History)>,
+) -> Outcome {
+    let key = touch.key.clone();
+    let prefix = Prefix { rule, first, key: &key };
+    if let Some((events, history)) = past {
+        let (seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
+        groups.insert(touch.key, seen);
+        return outcome;
+    }
+    groups.entry(touch.key).or_default().update(prefix, &touch.ops)
+}
+
+impl Prepared {
+    fn is_of(&self, changes: &[CallChange]) -> bool {
+        let same = |a: &Option<Arc<Call>>, b: &Option<Arc<Call>>| match (a, b) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        self.changes.len() == changes.len()
+            && self
+                .changes
+                .iter()
+                .zip(changes)
+                .all(|(mine, theirs)| same(&mine.old, &theirs.old) && same(&mine.new, &theirs.new))
+    }
+
+    fn add(&mut self, rule: usize, index: &mut FxHashMap<Key, usize>, key: &[Text], op: Op) {
+        let at = op.event.at;
+        if let Some(touch) = index.get(key).and_then(|index| self.touches.get_mut(*index)) {
+            touch.earliest = touch.earliest.min(at);
+            touch.ops.push(op);
+            return;
+        }
+        index.insert(key.into(), self.touches.len());
+        self.touches.push(Touch { rule, key: key.into(), ops: vec![op], earliest: at });
+    }
+
+    fn add_untimed(
+        &mut self,
+        number: usize,
+        rule: &Rule,
+        key: &[Text],
+        call: &Arc<Call>,
+        present: bool,
+    ) {
+        if matches!(&rule.kind, Kind::Chain(chain) if chain.is_single()) {
+            let call = Arc::clone(call);
+            self.untimed.push(Untimed { rule: number, key: key.into(), call, present });
+        }
+    }
+}
+
+/// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as they were found.
+pub fn evaluate(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, calls: Vec<Arc<Call>>) -> Vec<Alert> {
+    let changes: Vec<CallChange> =
+        calls.into_iter().map(|call| CallChange { old: None, new: Some(call) }).collect();
+    let told = Engine::new(rules, labels).apply(&changes, Vec::new());
+    told.into_iter()
+        .filter_map(|change| match change {
+            AlertChange::Set { alert, .. } => Some(*alert),
+            AlertChange::Retracted { .. } => None,
+        })
+        .collect()
+}

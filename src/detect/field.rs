@@ -1,0 +1,335 @@
+//! The fields of a call that rules may name, and how their values are read.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use crate::model::{
+    ArgValue, Call, Discrepancy, JoinedBy, Label, Labels, OutcomeClass, Ran, Text, Tri, Witness,
+};
+
+/// Says what a call's tool can do.
+pub type LabelsOf = dyn Fn(&Call) -> Labels + Send + Sync;
+
+/// A call under evaluation: its labels are looked up once, and only if a rule asks.
+pub(super) struct Subject<'a> {
+    pub(super) call: &'a Call,
+    labels_of: &'a LabelsOf,
+    labels: OnceCell<Labels>,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(call: &'a Call, labels_of: &'a LabelsOf) -> Self {
+        Self { call, labels_of, labels: OnceCell::new() }
+    }
+
+    fn label(&self, label: Label) -> Tri {
+        self.labels.get_or_init(|| (self.labels_of)(self.call)).get(label)
+    }
+}
+
+/// One field by its name in the rule language.
+#[derive(Clone, Debug)]
+pub(super) struct Field {
+    name: Text,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    At,
+    Ended,
+    DurationMs,
+    AskToAnswerMs,
+    Principal,
+    Client,
+    Actor,
+    Tenant,
+    Session,
+    ToolName,
+    ToolServer,
+    Label(Label),
+    Outcome,
+    Code,
+    Decision,
+    Ran,
+    Arg(String),
+    ArgNames,
+    Flags,
+    Witnesses,
+    WitnessOutcome(Witness),
+    JoinedBy,
+    Discrepancy,
+    SourceFile,
+    Kind,
+}
+
+/// Every field but the `args.<name>` ones.
+const FIELDS: &[(&str, What)] = &[
+    ("at", What::At),
+    ("ended", What::Ended),
+    ("duration_ms", What::DurationMs),
+    ("ask_to_answer_ms", What::AskToAnswerMs),
+    ("principal", What::Principal),
+    ("client", What::Client),
+    ("actor", What::Actor),
+    ("tenant", What::Tenant),
+    ("session", What::Session),
+    ("tool.name", What::ToolName),
+    ("tool.server", What::ToolServer),
+    ("tool.open_world", What::Label(Label::OpenWorld)),
+    ("tool.sensitive", What::Label(Label::Sensitive)),
+    ("tool.outbound", What::Label(Label::Outbound)),
+    ("tool.destructive", What::Label(Label::Destructive)),
+    ("tool.read_only", What::Label(Label::ReadOnly)),
+    ("outcome", What::Outcome),
+    ("code", What::Code),
+    ("decision", What::Decision),
+    ("ran", What::Ran),
+    ("args.names", What::ArgNames),
+    ("flags", What::Flags),
+    ("witnesses", What::Witnesses),
+    ("witness.transcript.outcome", What::WitnessOutcome(Witness::Transcript)),
+    ("witness.client.outcome", What::WitnessOutcome(Witness::Client)),
+    ("witness.gateway.outcome", What::WitnessOutcome(Witness::Gateway)),
+    ("witness.proxy.outcome", What::WitnessOutcome(Witness::Proxy)),
+    ("witness.server.outcome", What::WitnessOutcome(Witness::Server)),
+    ("joined_by", What::JoinedBy),
+    ("discrepancy", What::Discrepancy),
+    ("source.file", What::SourceFile),
+    ("kind", What::Kind),
+];
+
+impl Field {
+    /// Finds a field by name; the error says which one may have been meant.
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        let known = FIELDS.iter().find(|(known, _)| *known == name).map(|(_, what)| what.clone());
+        let argument = || {
+            let argument = name.strip_prefix("args.").filter(|argument| !argument.is_empty())?;
+            Some(What::Arg(argument.to_owned()))
+        };
+        let what = known.or_else(argument).ok_or_else(|| {
+            let names = FIELDS.iter().map(|(known, _)| *known);
+            format!("there is no field `{name}`{}", did_you_mean(name, names))
+        })?;
+        Ok(Self { name: name.into(), what })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) const fn is_number(&self) -> bool {
+        matches!(self.what, What::DurationMs | What::AskToAnswerMs)
+    }
+
+    /// An argument may be a number or a text; all other fields are one or the other.
+    pub(super) const fn is_argument(&self) -> bool {
+        matches!(self.what, What::Arg(_))
+    }
+
+    pub(super) const fn is_time(&self) -> bool {
+        matches!(self.what, What::At | What::Ended)
+    }
+
+    /// True where YAML's true and false stand for `yes` and `no`.
+    pub(super) const fn is_yes_no(&self) -> bool {
+        matches!(self.what, What::Label(_) | What::Ran)
+    }
+
+    /// All words the field can hold, where it holds one of a few.
+    pub(super) fn words(&self) -> Option<Vec<&'static str>> {
+        let words: Vec<&'static str> = match self.what {
+            What::Label(_) => [Tri::Yes, Tri::No, Tri::Unknown].map(tri_word).into(),
+            What::Outcome | What::Decision | What::WitnessOutcome(_) => {
+                OutcomeClass::ALL.map(OutcomeClass::as_str).into()
+            }
+            What::Ran => [Ran::Yes, Ran::No, Ran::Maybe].map(Ran::as_str).into(),
+            What::Witnesses => Witness::ALL.map(Witness::as_str).into(),
+            What::JoinedBy => {
+                [JoinedBy::Alone, JoinedBy::Trace, JoinedBy::Arguments, JoinedBy::Time]
+                    .map(JoinedBy::as_str)
+                    .into()
+            }
+            What::Discrepancy => vec![RAN_THOUGH_DENIED, "outcome"],
+            What::Kind => vec![KIND],
+            _ => return None,
+        };
+        Some(words)
+    }
+
+    /// True if the test holds for any value the field has in the call.
+    pub(super) fn any(&self, subject: &Subject<'_>, test: &mut dyn FnMut(&str) -> bool) -> bool {
+        let call = subject.call;
+        let own = match &self.what {
+            What::At => call.at.is_some_and(|at| test(&at.to_rfc3339())),
+            What::Ended => call.ended.is_some_and(|ended| test(&ended.to_rfc3339())),
+            What::DurationMs => call.duration_ms.is_some_and(|ms| test(&ms.to_string())),
+            What::AskToAnswerMs => call.ask_to_answer_ms.is_some_and(|ms| test(&ms.to_string())),
+            What::Principal => call.principal.as_deref().is_some_and(&mut *test),
+            What::Client => call.client.as_deref().is_some_and(&mut *test),
+            What::Actor => test(&call.actor),
+            What::Tenant => call.tenant.as_deref().is_some_and(&mut *test),
+            What::Session => test(&call.session),
+            What::ToolName => test(&call.tool) || test(call.bare_tool()),
+            What::ToolServer => call.server.as_deref().is_some_and(&mut *test),
+            What::Label(label) => test(tri_word(subject.label(*label))),
+            What::Outcome => test(call.class.as_str()),
+            What::Code => test(&call.code),
+            What::Decision => call.decision.is_some_and(|decision| test(decision.as_str())),
+            What::Ran => test(call.ran.as_str()),
+            What::Arg(name) => {
+                call.args.values.iter().any(|arg| *arg.name == **name && test(&plain(arg)))
+            }
+            What::ArgNames => {
+                let shown = call.args.values.iter().map(|arg| &arg.name);
+                shown.chain(&call.args.dropped).any(|name| test(name))
+            }
+            What::Flags => call.flags.iter().any(|flag| test(flag)),
+            What::Witnesses => call.sightings.iter().any(|seen| test(seen.witness.as_str())),
+            What::WitnessOutcome(witness) => {
+                call.sighting(*witness).is_some_and(|sighting| test(sighting.class.as_str()))
+            }
+            What::JoinedBy => call.sightings.iter().any(|seen| test(seen.joined_by.as_str())),
+            What::Discrepancy => call.discrepancies.iter().any(|found| test(discrepancy(found))),
+            What::SourceFile => call.sightings.iter().any(|seen| test(&seen.stream)),
+            What::Kind => test(KIND),
+        };
+        own || call.also.iter().any(|(name, value)| *name == self.name && test(value))
+    }
+}
+
+/// The fields that calls can be grouped by: those with one value each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GroupField {
+    Principal,
+    Client,
+    Actor,
+    Tenant,
+    Session,
+    ToolName,
+    ToolServer,
+    Code,
+}
+
+impl GroupField {
+    const ALL: [Self; 8] = [
+        Self::Principal,
+        Self::Client,
+        Self::Actor,
+        Self::Tenant,
+        Self::Session,
+        Self::ToolName,
+        Self::ToolServer,
+        Self::Code,
+    ];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Principal => "principal",
+            Self::Client => "client",
+            Self::Actor => "actor",
+            Self::Tenant => "tenant",
+            Self::Session => "session",
+            Self::ToolName => "tool.name",
+            Self::ToolServer => "tool.server",
+            Self::Code => "code",
+        }
+    }
+
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|field| field.as_str() == name).ok_or_else(|| {
+            let hint = did_you_mean(name, Self::ALL.into_iter().map(Self::as_str));
+            format!("calls cannot be grouped by `{name}`{hint}")
+        })
+    }
+
+    /// The call's value; none where the call has none and so takes no part.
+    pub(super) fn value(self, call: &Call) -> Option<&Text> {
+        match self {
+            Self::Principal => call.principal.as_ref(),
+            Self::Client => call.client.as_ref(),
+            Self::Actor => Some(&call.actor),
+            Self::Tenant => call.tenant.as_ref(),
+            Self::Session => Some(&call.session),
+            Self::ToolName => Some(&call.tool),
+            Self::ToolServer => call.server.as_ref(),
+            Self::Code => Some(&call.code),
+        }
+    }
+}
+
+const RAN_THOUGH_DENIED: &str = "ran-though-denied";
+const KIND: &str = "call";
+
+const fn tri_word(tri: Tri) -> &'static str {
+    match tri {
+        Tri::Yes => "yes",
+        Tri::No => "no",
+        Tri::Unknown => "unknown",
+    }
+}
+
+const fn discrepancy(found: &Discrepancy) -> &'static str {
+    match found {
+        Discrepancy::RanThoughDenied { .. } => RAN_THOUGH_DENIED,
+        Discrepancy::Outcome { .. } => "outcome",
+    }
+}
+
+/// An argument's value as rules compare it: a JSON string without its quotes, anything else as it stands.
+fn plain(arg: &ArgValue) -> Cow<'_, str> {
+    if arg.text.starts_with('"')
+        && let Ok(text) = serde_json::from_str::<String>(&arg.text)
+    {
+        return Cow::Owned(text);
+    }
+    Cow::Borrowed(&arg.text)
+}
+
+/// A hint that ends an error message: the known name nearest to a mistyped one.
+pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = known.map(|known| (distance(name, known), known)).min();
+    match nearest {
+        Some((far, known)) if far <= 1 + known.len() / 4 => format!("; did you mean `{known}`?"),
+        _ => String::new(),
+    }
+}
+
+/// Edits that turn one text into the other (Levenshtein), over bytes.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.bytes().enumerate() {
+        let mut diagonal = row.first().copied().unwrap_or_default();
+        let mut left = i + 1;
+        if let Some(first) = row.first_mut() {
+            *first = left;
+        }
+        for (above, b) in row.iter_mut().skip(1).zip(to.bytes()) {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = *above;
+            left = replaced.min(*above + 1).min(left + 1);
+            *above = left;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_field_is_refused_with_the_nearest_name() {
+        let error = Field::parse("tool.nane").unwrap_err();
+        assert_eq!(error, "there is no field `tool.nane`; did you mean `tool.name`?");
+        assert!(!Field::parse("Image").unwrap_err().contains("did you mean"));
+        assert!(GroupField::parse("sesion").unwrap_err().contains("`session`"));
+    }
+
+    #[test]
+    fn edit_distance_counts_edits() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}

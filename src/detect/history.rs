@@ -1,0 +1,62 @@
+//! What the engine asks of the store, and what it gets.
+
+use std::sync::Arc;
+
+use crate::model::{AlertId, Call, CallId, Micros, Text};
+
+use super::episode::Reported;
+
+/// What has to be read from the store before a batch can be applied: the past of one group of one rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryNeed {
+    /// Index into the rule set's rules.
+    pub rule: usize,
+    /// Fields and the values that the calls (and the alerts' groups) must have. For a first-seen rule this is the group
+    /// without its last field, whose values are all wanted.
+    pub group: Vec<(Text, Text)>,
+    /// The earliest time that the batch touches; before everything where all of the past is wanted.
+    pub touched: Micros,
+    /// How far before `touched`, and before the first close of the earliest listed alert, calls still matter.
+    pub reach_micros: i64,
+    /// All calls of the group are wanted, however old.
+    pub whole: bool,
+}
+
+/// The answer to a need: the group as it stands in the store, before the batch.
+#[derive(Clone, Debug)]
+pub struct History {
+    pub need: HistoryNeed,
+    /// All calls of the group from `min(touched, closing_at of the earliest listed alert) - reach` to the end of time, in
+    /// any order. Calls that the rule does not ask for do no harm.
+    pub calls: Vec<Arc<Call>>,
+    /// The alerts of the rule and group that are not retracted, with `last_seen` no earlier than `touched - reach`. Where
+    /// `whole` is set: all alerts of the rule whose group holds the need's fields and values.
+    pub alerts: Vec<KnownAlert>,
+}
+
+/// An alert as it stands in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownAlert {
+    pub id: AlertId,
+    /// The closing call of the first match, and its time.
+    pub closing: CallId,
+    pub closing_at: Option<Micros>,
+    pub first_seen: Option<Micros>,
+    pub last_seen: Option<Micros>,
+    pub count: u64,
+}
+
+impl KnownAlert {
+    /// None for an alert on a call without a time, which is in no group's window.
+    pub(super) fn reported(&self) -> Option<Reported> {
+        self.closing_at?;
+        Some(Reported {
+            id: self.id,
+            closing: self.closing,
+            first_seen: self.first_seen?,
+            last_seen: self.last_seen?,
+            count: self.count,
+            fingerprint: None,
+        })
+    }
+}

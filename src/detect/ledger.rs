@@ -1,0 +1,96 @@
+//! A stand-in for the store that holds everything in memory: for the rule files' cases and for tests.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros};
+
+use super::engine::Engine;
+use super::field::GroupField;
+use super::history::{History, HistoryNeed, KnownAlert};
+use super::rule::RuleSet;
+
+/// All calls and all alerts, as they stand.
+pub(super) struct Ledger {
+    rules: Arc<RuleSet>,
+    calls: FxHashMap<CallId, Arc<Call>>,
+    pub(super) alerts: FxHashMap<AlertId, Alert>,
+}
+
+impl Ledger {
+    pub(super) fn new(rules: Arc<RuleSet>) -> Self {
+        Self { rules, calls: FxHashMap::default(), alerts: FxHashMap::default() }
+    }
+
+    /// Takes a batch through an engine, as the shell does: plan, read, apply, write.
+    pub(super) fn run(&mut self, engine: &mut Engine, changes: &[CallChange]) -> Vec<AlertChange> {
+        let needs = engine.plan(changes);
+        let history = needs.into_iter().map(|need| self.answer(need)).collect();
+        let told = engine.apply(changes, history);
+        for change in changes {
+            if let Some(old) = &change.old {
+                self.calls.remove(&old.id);
+            }
+            if let Some(new) = &change.new {
+                self.calls.insert(new.id, Arc::clone(new));
+            }
+        }
+        for change in &told {
+            self.write(change);
+        }
+        told
+    }
+
+    /// The newest time of any call.
+    #[cfg(test)]
+    pub(super) fn newest(&self) -> Option<Micros> {
+        self.calls.values().filter_map(|call| call.at).max()
+    }
+
+    fn write(&mut self, change: &AlertChange) {
+        match change {
+            AlertChange::Set { alert, replaces, .. } => {
+                for id in replaces {
+                    self.alerts.remove(id);
+                }
+                self.alerts.insert(alert.id, Alert::clone(alert));
+            }
+            AlertChange::Retracted { id, .. } => {
+                self.alerts.remove(id);
+            }
+        }
+    }
+
+    fn answer(&self, need: HistoryNeed) -> History {
+        let rule = self.rules.rules.get(need.rule).map(|rule| &rule.name);
+        let is_listed = |alert: &&Alert| {
+            Some(&alert.rule) == rule
+                && need.group.iter().all(|pair| alert.group.contains(pair))
+                && alert.last_seen.is_some_and(|at| at >= need.touched.minus(need.reach_micros))
+        };
+        let alerts: Vec<KnownAlert> =
+            self.alerts.values().filter(is_listed).map(known_alert).collect();
+        let starts = alerts.iter().filter_map(|alert| alert.closing_at);
+        let from = starts.fold(need.touched, Micros::min).minus(need.reach_micros);
+        let is_member = |call: &&Arc<Call>| {
+            call.at.is_some_and(|at| at >= from)
+                && need.group.iter().all(|(field, value)| {
+                    GroupField::parse(field).is_ok_and(|field| field.value(call) == Some(value))
+                })
+        };
+        let calls = self.calls.values().filter(is_member).cloned().collect();
+        History { need, calls, alerts }
+    }
+}
+
+fn known_alert(alert: &Alert) -> KnownAlert {
+    KnownAlert {
+        id: alert.id,
+        closing: alert.closing,
+        closing_at: alert.closing_at,
+        first_seen: alert.first_seen,
+        last_seen: alert.last_seen,
+        count: alert.count,
+    }
+}

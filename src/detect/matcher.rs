@@ -1,0 +1,275 @@
+//! What a detection asks of a call: tests on field values, joined by and, or and not.
+
+use regex::Regex;
+
+use super::field::{Field, Subject};
+use super::yaml::{Node, Value};
+
+/// A condition over one call.
+#[derive(Clone, Debug)]
+pub(super) enum Expr {
+    Item(Item),
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Not(Box<Self>),
+}
+
+/// One field and what its value must be.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    field: Field,
+    tests: Vec<Test>,
+    /// Every test must hold, each by any of the field's values; otherwise one is enough.
+    all: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Test {
+    /// Equal, ASCII letters in any case.
+    Exact(String),
+    Cased(String),
+    Pattern(Regex),
+    Number(Compare, f64),
+    Exists(bool),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Compare {
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Expr {
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
+        match self {
+            Self::Item(item) => item.matches(subject),
+            Self::And(parts) => parts.iter().all(|part| part.matches(subject)),
+            Self::Or(parts) => parts.iter().any(|part| part.matches(subject)),
+            Self::Not(part) => !part.matches(subject),
+        }
+    }
+}
+
+impl Item {
+    /// Compiles `field|modifier: value`; the error is the reason to refuse it.
+    pub(super) fn parse(key: &str, node: &Node) -> Result<Self, String> {
+        let mut words = key.split('|');
+        let field = Field::parse(words.next().unwrap_or_default())?;
+        let mut how = None;
+        let (mut all, mut cased) = (false, false);
+        for word in words {
+            match word {
+                "all" => all = true,
+                "cased" => cased = true,
+                _ => {
+                    let modifier = Modifier::parse(word)?;
+                    if how.replace(modifier).is_some() {
+                        return Err(format!("`{key}` has two modifiers that exclude each other"));
+                    }
+                }
+            }
+        }
+        let values = node.list().unwrap_or(std::slice::from_ref(node));
+        if values.is_empty() {
+            return Err(format!("`{key}` has an empty list: it could never match"));
+        }
+        let tests = values
+            .iter()
+            .map(|value| test(&field, how, cased, value))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { field, tests, all })
+    }
+
+    fn matches(&self, subject: &Subject<'_>) -> bool {
+        let holds = |test: &Test| match test {
+            Test::Exists(wanted) => self.field.any(subject, &mut |_| true) == *wanted,
+            test => self.field.any(subject, &mut |value| test.holds(value)),
+        };
+        if self.all { self.tests.iter().all(holds) } else { self.tests.iter().any(holds) }
+    }
+}
+
+impl Test {
+    fn holds(&self, value: &str) -> bool {
+        match self {
+            Self::Exact(text) => text.eq_ignore_ascii_case(value),
+            Self::Cased(text) => text == value,
+            Self::Pattern(regex) => regex.is_match(value),
+            Self::Number(compare, number) => {
+                value.parse::<f64>().is_ok_and(|value| compare.holds(value, *number))
+            }
+            Self::Exists(wanted) => *wanted,
+        }
+    }
+}
+
+impl Compare {
+    fn holds(self, value: f64, number: f64) -> bool {
+        match self {
+            // The figure stands in the rule as it stands in the log: nothing was computed.
+            Self::Equal => value.total_cmp(&number).is_eq(),
+            Self::Less => value < number,
+            Self::LessOrEqual => value <= number,
+            Self::Greater => value > number,
+            Self::GreaterOrEqual => value >= number,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Modifier {
+    Contains,
+    StartsWith,
+    EndsWith,
+    Regex,
+    Number(Compare),
+    Exists,
+}
+
+impl Modifier {
+    fn parse(word: &str) -> Result<Self, String> {
+        Ok(match word {
+            "contains" => Self::Contains,
+            "startswith" => Self::StartsWith,
+            "endswith" => Self::EndsWith,
+            "re" => Self::Regex,
+            "lt" => Self::Number(Compare::Less),
+            "lte" => Self::Number(Compare::LessOrEqual),
+            "gt" => Self::Number(Compare::Greater),
+            "gte" => Self::Number(Compare::GreaterOrEqual),
+            "exists" => Self::Exists,
+            _ => {
+                return Err(format!(
+                    "the modifier `{word}` is not supported; there are contains, startswith, \
+                     endswith, re, cased, lt, lte, gt, gte, exists and all"
+                ));
+            }
+        })
+    }
+}
+
+fn test(field: &Field, how: Option<Modifier>, cased: bool, node: &Node) -> Result<Test, String> {
+    let name = field.name();
+    if field.is_time() && !matches!(how, Some(Modifier::Exists)) {
+        return Err(format!("`{name}` is a time: only `{name}|exists` can be asked"));
+    }
+    if cased && matches!(how, Some(Modifier::Regex | Modifier::Number(_) | Modifier::Exists)) {
+        return Err(format!("`cased` means nothing beside the other modifier of `{name}`"));
+    }
+    match (how, &node.value) {
+        (Some(Modifier::Exists), Value::Bool(wanted)) => Ok(Test::Exists(*wanted)),
+        (Some(Modifier::Exists), _) => Err(format!("`{name}|exists` takes true or false")),
+        (Some(Modifier::Number(compare)), _) => {
+            if !field.is_number() && !field.is_argument() {
+                return Err(format!("`{name}` is no number, so it is not less or greater"));
+            }
+            let number = node.number().ok_or_else(|| {
+                format!("`{name}` is compared with a number, not with {}", node.kind())
+            })?;
+            Ok(Test::Number(compare, number))
+        }
+        (Some(Modifier::Regex), Value::Text(text)) => Regex::new(text)
+            .map(Test::Pattern)
+            .map_err(|error| format!("`{name}|re`: {}", last_line(&error))),
+        (how, Value::Text(text)) => text_test(field, how, cased, text),
+        (None, Value::Null) => Ok(Test::Exists(false)),
+        (None, Value::Bool(value)) if field.is_yes_no() => {
+            Ok(Test::Exact(if *value { "yes" } else { "no" }.to_owned()))
+        }
+        (None, Value::Bool(value)) if field.is_argument() => Ok(Test::Cased(value.to_string())),
+        (None, _) if field.is_number() || field.is_argument() => {
+            let number = node.number().ok_or_else(|| not_a_value(name, node))?;
+            Ok(Test::Number(Compare::Equal, number))
+        }
+        (None, Value::Int(number)) => text_test(field, None, cased, &number.to_string()),
+        _ => Err(not_a_value(name, node)),
+    }
+}
+
+fn not_a_value(name: &str, node: &Node) -> String {
+    format!("`{name}` cannot be compared with {}; quote it if it is a text", node.kind())
+}
+
+fn text_test(
+    field: &Field,
+    how: Option<Modifier>,
+    cased: bool,
+    text: &str,
+) -> Result<Test, String> {
+    if field.is_number() {
+        return Err(format!("`{}` is a number and is compared with numbers", field.name()));
+    }
+    let mut pattern = wildcards(text);
+    let is_plain = pattern.is_none();
+    if how.is_none()
+        && is_plain
+        && let Some(words) = field.words()
+        && !words.iter().any(|word| word.eq_ignore_ascii_case(text))
+    {
+        let (name, words) = (field.name(), words.join(", "));
+        return Err(format!("`{name}` is never `{text}`; it is one of {words}"));
+    }
+    if how.is_none() && is_plain && (cased || text.is_ascii()) {
+        let text = unescape(text);
+        return Ok(if cased { Test::Cased(text) } else { Test::Exact(text) });
+    }
+    let body = pattern.take().unwrap_or_else(|| regex::escape(&unescape(text)));
+    let flags = if cased { "(?s)" } else { "(?is)" };
+    let regex = match how {
+        Some(Modifier::Contains) => format!("{flags}{body}"),
+        Some(Modifier::StartsWith) => format!("{flags}^(?:{body})"),
+        Some(Modifier::EndsWith) => format!("{flags}(?:{body})$"),
+        _ => format!("{flags}^(?:{body})$"),
+    };
+    Regex::new(&regex)
+        .map(Test::Pattern)
+        .map_err(|error| format!("`{}`: {}", field.name(), last_line(&error)))
+}
+
+/// The regular expression of a text with wildcards; none for a text without.
+fn wildcards(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut found = false;
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '*' => {
+                found = true;
+                out.push_str(".*");
+            }
+            '?' => {
+                found = true;
+                out.push('.');
+            }
+            '\\' => {
+                let escaped = chars.next_if(|next| matches!(next, '*' | '?' | '\\'));
+                out.push_str(&regex::escape(escaped.unwrap_or('\\').encode_utf8(&mut [0; 4])));
+            }
+            other => out.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    found.then_some(out)
+}
+
+/// Drops the backslashes that only keep a wildcard from being one.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        let escaped = if char == '\\' {
+            chars.next_if(|next| matches!(next, '*' | '?' | '\\'))
+        } else {
+            None
+        };
+        out.push(escaped.unwrap_or(char));
+    }
+    out
+}
+
+/// A regex error draws the pattern first; its last line says what is wrong.
+fn last_line(error: &regex::Error) -> String {
+    error.to_string().lines().last().unwrap_or_default().trim().to_owned()
+}

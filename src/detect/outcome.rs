@@ -1,0 +1,62 @@
+//! What a batch did to the alerts of one rule, before it is told to others.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Alert, AlertChange, AlertId, CallId};
+
+/// Alerts to set and alerts that nothing in their group bears out any more.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) set: Vec<Set>,
+    pub(super) gone: Vec<Gone>,
+}
+
+pub(super) struct Set {
+    pub(super) alert: Box<Alert>,
+    pub(super) is_new: bool,
+    pub(super) replaces: Vec<AlertId>,
+}
+
+pub(super) struct Gone {
+    pub(super) id: AlertId,
+    pub(super) closing: CallId,
+}
+
+const RETRACTED: &str = "a record that was read later changed, moved or withdrew a call that this \
+                         alert rests on, and without it the rule does not fire";
+
+impl Outcome {
+    pub(super) fn extend(&mut self, other: Self) {
+        self.set.extend(other.set);
+        self.gone.extend(other.gone);
+    }
+
+    /// The changes as they are told. An alert whose closing call became another call, even one of another group, goes on as
+    /// the alert that closes with that other call. `became` says what the batch made of each revised call.
+    pub(super) fn into_changes(
+        mut self,
+        became: &FxHashMap<CallId, CallId>,
+    ) -> impl Iterator<Item = AlertChange> + use<> {
+        let closings: FxHashMap<CallId, usize> =
+            self.set.iter().enumerate().map(|(index, set)| (set.alert.closing, index)).collect();
+        let mut retracted = Vec::new();
+        for gone in self.gone {
+            let successor = became
+                .get(&gone.closing)
+                .and_then(|closing| closings.get(closing))
+                .and_then(|index| self.set.get_mut(*index));
+            if let Some(set) = successor {
+                set.is_new = false;
+                set.replaces.push(gone.id);
+            } else {
+                retracted.push(AlertChange::Retracted { id: gone.id, reason: RETRACTED.into() });
+            }
+        }
+        let set = self.set.into_iter().map(|set| AlertChange::Set {
+            alert: set.alert,
+            is_new: set.is_new,
+            replaces: set.replaces,
+        });
+        set.chain(retracted)
+    }
+}

@@ -1,0 +1,437 @@
+//! The promise of the engine, tried on random logs: whatever the order, the batches, the repeats, the revisions and the
+//! restarts, the alerts that stand in the end are those of the set of calls.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::model::{
+    Alert, AlertChange, Args, Call, CallChange, CallId, IdHasher, Labels, Micros, OutcomeClass,
+    Ran, RecordId, Text, Tri,
+};
+
+use super::engine::{Engine, evaluate};
+use super::field::LabelsOf;
+use super::ledger::Ledger;
+use super::naive::{NaiveRule, Said, What, alerts};
+use super::rule::RuleSet;
+
+const SECOND: i64 = Micros::SECOND;
+const HOUR: i64 = Micros::HOUR;
+
+const FILES: [(&str, &str); 7] = [
+    (
+        "sequence.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [a, b, c], group-by: [session], timespan: 10s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "count.yml",
+        "
+title: t
+correlation: {type: event_count, rules: [b], group-by: [principal, tool.name], timespan: 10s, condition: {gte: 3}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "denials.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [many, ok], group-by: [principal], timespan: 6s}
+---
+title: t
+name: many
+correlation: {type: event_count, rules: [denied], group-by: [principal], timespan: 8s, condition: {gte: 2}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "days.yml",
+        "
+title: t
+correlation: {type: event_count, rules: [any], group-by: [client], timespan: 10h, condition: {gte: 2}}
+---
+{title: t, name: any, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
+",
+    ),
+    (
+        "tenants.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [principal, tenant], baseline: 1}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "tools.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [tool.name], baseline: 2}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
+",
+    ),
+    (
+        "single.yml",
+        "
+{title: t, logsource: {product: mcp}, detection: {s: {outcome: error}, condition: s}}
+",
+    ),
+];
+
+fn open(call: &Call) -> bool {
+    matches!(&*call.tool, "fetch" | "all")
+}
+
+fn sensitive(call: &Call) -> bool {
+    matches!(&*call.tool, "read" | "all")
+}
+
+fn outbound(call: &Call) -> bool {
+    matches!(&*call.tool, "send" | "all")
+}
+
+fn denied(call: &Call) -> bool {
+    call.class == OutcomeClass::Denied
+}
+
+fn ok(call: &Call) -> bool {
+    call.class == OutcomeClass::Ok
+}
+
+fn naive_rules() -> Vec<NaiveRule> {
+    let chain = |stages, count, timespan, quiet| What::Chain { stages, count, timespan, quiet };
+    vec![
+        NaiveRule {
+            name: "sequence",
+            group: |call| Some(vec![call.session.clone()]),
+            what: chain(
+                vec![("a", open), ("b", sensitive), ("c", outbound)],
+                None,
+                10 * SECOND,
+                10 * SECOND,
+            ),
+        },
+        NaiveRule {
+            name: "count",
+            group: |call| Some(vec![call.principal.clone()?, call.tool.clone()]),
+            what: chain(vec![("b", sensitive)], Some((3, 10 * SECOND)), 0, 10 * SECOND),
+        },
+        NaiveRule {
+            name: "denials",
+            group: |call| Some(vec![call.principal.clone()?]),
+            what: chain(
+                vec![("denied", denied), ("ok", ok)],
+                Some((2, 8 * SECOND)),
+                6 * SECOND,
+                6 * SECOND,
+            ),
+        },
+        NaiveRule {
+            name: "days",
+            group: |call| Some(vec![call.client.clone()?]),
+            what: chain(vec![("any", |_| true)], Some((2, 10 * HOUR)), 0, 10 * HOUR),
+        },
+        NaiveRule {
+            name: "tenants",
+            group: |call| Some(vec![call.principal.clone()?, call.tenant.clone()?]),
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 1 },
+        },
+        NaiveRule {
+            name: "tools",
+            group: |call| Some(vec![call.tool.clone()]),
+            what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2 },
+        },
+        NaiveRule {
+            name: "single",
+            group: |call| Some(vec![call.actor.clone()]),
+            what: chain(
+                vec![("single", |call| call.class == OutcomeClass::Error)],
+                None,
+                0,
+                600 * SECOND,
+            ),
+        },
+    ]
+}
+
+fn labels() -> Arc<LabelsOf> {
+    let tri = |yes| if yes { Tri::Yes } else { Tri::No };
+    Arc::new(move |call: &Call| Labels {
+        open_world: tri(open(call)),
+        sensitive: tri(sensitive(call)),
+        outbound: tri(outbound(call)),
+        ..Labels::default()
+    })
+}
+
+fn rule_set() -> Arc<RuleSet> {
+    Arc::new(RuleSet::compile(&FILES).unwrap())
+}
+
+/// What varies between calls.
+#[derive(Clone, Debug)]
+struct Shape {
+    at: Option<i64>,
+    tool: &'static str,
+    class: OutcomeClass,
+    principal: Option<&'static str>,
+    client: Option<&'static str>,
+    tenant: Option<&'static str>,
+    session: &'static str,
+    stream: &'static str,
+    future: bool,
+    /// Part of the content that no rule looks at.
+    duration_ms: u8,
+}
+
+/// Times that tie, that lie just within and just outside the timespans, in clusters minutes, hours and days apart.
+fn time() -> impl Strategy<Value = Option<i64>> {
+    let base = prop_oneof![
+        6 => Just(0),
+        2 => (0..30_i64).prop_map(|minutes| minutes * 60 * SECOND),
+        2 => (0..80_i64).prop_map(|hours| hours * HOUR),
+    ];
+    let offset = (0..30_i64).prop_map(|seconds| seconds * SECOND);
+    let nudge = prop_oneof![4 => Just(0), 1 => Just(1), 1 => Just(-1)];
+    let at =
+        (base, offset, nudge).prop_map(|(base, offset, nudge)| 1_000_000 + base + offset + nudge);
+    prop_oneof![15 => at.prop_map(Some), 1 => Just(None)]
+}
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let names = (
+        prop::option::weighted(0.9, prop::sample::select(vec!["ann", "bob"])),
+        prop::option::weighted(0.7, prop::sample::select(vec!["c1", "c2"])),
+        prop::option::weighted(0.8, prop::sample::select(vec!["t1", "t2", "t3"])),
+        prop::sample::select(vec!["s1", "s2"]),
+        prop::sample::select(vec!["left", "right"]),
+    );
+    let tool = prop::sample::select(vec!["fetch", "read", "read", "send", "all", "plain"]);
+    let class = prop::sample::select(vec![
+        OutcomeClass::Ok,
+        OutcomeClass::Ok,
+        OutcomeClass::Denied,
+        OutcomeClass::Denied,
+        OutcomeClass::Error,
+    ]);
+    (time(), tool, class, names, prop::bool::weighted(0.05), 0..3_u8).prop_map(
+        |(at, tool, class, (principal, client, tenant, session, stream), future, duration_ms)| {
+            let at = at.map(|at| if future { at + 3_000 * HOUR } else { at });
+            Shape {
+                at,
+                tool,
+                class,
+                principal,
+                client,
+                tenant,
+                session,
+                stream,
+                future,
+                duration_ms,
+            }
+        },
+    )
+}
+
+fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
+    let text = |text: Option<&str>| text.map(Text::from);
+    let mut hasher = IdHasher::new("property");
+    hasher.number(name);
+    Arc::new(Call {
+        id: CallId::from_hasher(&hasher),
+        at: shape.at.map(Micros),
+        stream: shape.stream.into(),
+        position: RecordId { generation: 1, offset: number, index: 0 },
+        ended: None,
+        duration_ms: Some(shape.duration_ms.into()),
+        tool: shape.tool.into(),
+        server: None,
+        principal: text(shape.principal),
+        client: text(shape.client),
+        actor: shape.principal.or(shape.client).unwrap_or(shape.stream).into(),
+        tenant: text(shape.tenant),
+        session: shape.session.into(),
+        class: shape.class,
+        code: shape.class.as_str().into(),
+        decision: None,
+        ran: Ran::Yes,
+        args: Args::default(),
+        flags: if shape.future { vec!["future".into()] } else { Vec::new() },
+        also: Vec::new(),
+        request_id: None,
+        group_id: None,
+        trace_id: None,
+        ask_to_answer_ms: None,
+        sightings: Vec::new(),
+        discrepancies: Vec::new(),
+    })
+}
+
+/// Something that happens to the calls.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive(Shape),
+    /// One call becomes another; perhaps it keeps its id.
+    Revise(Index, Shape, bool),
+    /// One call says the same about all but what no rule looks at.
+    Touch(Index),
+    Leave(Index),
+}
+
+#[derive(Clone, Debug)]
+struct Delivery {
+    steps: Vec<Step>,
+    twice: bool,
+    restart: bool,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => shape().prop_map(Step::Arrive),
+        2 => (any::<Index>(), shape(), any::<bool>())
+            .prop_map(|(which, shape, keeps_id)| Step::Revise(which, shape, keeps_id)),
+        1 => any::<Index>().prop_map(Step::Touch),
+        1 => any::<Index>().prop_map(Step::Leave),
+    ]
+}
+
+fn delivery() -> impl Strategy<Value = Delivery> {
+    (prop::collection::vec(step(), 1..6), prop::bool::weighted(0.2), prop::bool::weighted(0.1))
+        .prop_map(|(steps, twice, restart)| Delivery { steps, twice, restart })
+}
+
+/// The calls as they stand, and the changes that made them so.
+#[derive(Default)]
+struct World {
+    calls: Vec<(Shape, u64, Arc<Call>)>,
+    next: u64,
+}
+
+impl World {
+    fn take(&mut self, step: &Step) -> Option<CallChange> {
+        self.next += 1;
+        match step {
+            Step::Arrive(shape) => {
+                let new = call(shape, self.next, self.next);
+                self.calls.push((shape.clone(), self.next, Arc::clone(&new)));
+                Some(CallChange { old: None, new: Some(new) })
+            }
+            Step::Revise(which, shape, keeps_id) => {
+                let next = self.next;
+                let (held, name, old) = self.pick(*which)?;
+                *held = shape.clone();
+                *name = if *keeps_id { *name } else { next };
+                let new = call(shape, next, *name);
+                let old = std::mem::replace(old, Arc::clone(&new));
+                Some(CallChange { old: Some(old), new: Some(new) })
+            }
+            Step::Touch(which) => {
+                let (held, _, old) = self.pick(*which)?;
+                held.duration_ms = held.duration_ms.wrapping_add(1);
+                let mut new = Call::clone(old);
+                new.duration_ms = Some(held.duration_ms.into());
+                let new = Arc::new(new);
+                let old = std::mem::replace(old, Arc::clone(&new));
+                Some(CallChange { old: Some(old), new: Some(new) })
+            }
+            Step::Leave(which) => {
+                let index = (!self.calls.is_empty()).then(|| which.index(self.calls.len()))?;
+                let (_, _, old) = self.calls.swap_remove(index);
+                Some(CallChange { old: Some(old), new: None })
+            }
+        }
+    }
+
+    fn pick(&mut self, which: Index) -> Option<&mut (Shape, u64, Arc<Call>)> {
+        let index = (!self.calls.is_empty()).then(|| which.index(self.calls.len()))?;
+        self.calls.get_mut(index)
+    }
+
+    fn set(&self) -> Vec<Arc<Call>> {
+        self.calls.iter().map(|(_, _, call)| Arc::clone(call)).collect()
+    }
+}
+
+fn said(alert: &Alert) -> Said {
+    Said {
+        rule: alert.rule.to_string(),
+        group: alert.group.iter().map(|(_, value)| value.clone()).collect(),
+        id: alert.id,
+        closing: alert.closing,
+        first_seen: alert.first_seen,
+        last_seen: alert.last_seen,
+        count: alert.count,
+        value: alert.why.value,
+        evidence: alert
+            .evidence
+            .iter()
+            .map(|evidence| (evidence.stage.to_string(), evidence.call.id))
+            .collect(),
+    }
+}
+
+fn all_said<'a>(alerts: impl IntoIterator<Item = &'a Alert>) -> Vec<Said> {
+    let mut said: Vec<Said> = alerts.into_iter().map(said).collect();
+    said.sort();
+    said
+}
+
+/// The alerts that stand after the deliveries, and the calls that stand behind them.
+fn deliver(rules: &Arc<RuleSet>, deliveries: &[Delivery]) -> (Ledger, Vec<Arc<Call>>) {
+    let mut world = World::default();
+    let mut ledger = Ledger::new(Arc::clone(rules));
+    let mut engine = Engine::new(Arc::clone(rules), labels());
+    for delivery in deliveries {
+        if delivery.restart {
+            engine = Engine::new(Arc::clone(rules), labels());
+            engine.cold(ledger.newest());
+        }
+        let changes: Vec<CallChange> =
+            delivery.steps.iter().filter_map(|step| world.take(step)).collect();
+        ledger.run(&mut engine, &changes);
+        if delivery.twice {
+            for change in ledger.run(&mut engine, &changes) {
+                let is_new = matches!(change, AlertChange::Set { is_new: true, .. });
+                assert!(!is_new, "a repeated batch raised {change:?}");
+            }
+        }
+    }
+    let calls = world.set();
+    (ledger, calls)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn alerts_are_a_function_of_the_set_of_calls(
+        deliveries in prop::collection::vec(delivery(), 1..25),
+    ) {
+        let rules = rule_set();
+        let (ledger, calls) = deliver(&rules, &deliveries);
+        let standing = all_said(ledger.alerts.values());
+        let naive = alerts(&naive_rules(), &rules, &calls);
+        let at_once = evaluate(Arc::clone(&rules), labels(), calls.clone());
+        prop_assert_eq!(&all_said(&at_once), &naive);
+        prop_assert_eq!(&standing, &naive);
+        for evidence in ledger.alerts.values().flat_map(|alert| &alert.evidence) {
+            let current = calls.iter().find(|call| call.id == evidence.call.id);
+            prop_assert_eq!(current, Some(&evidence.call), "stale evidence");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The state of one group of a first-seen rule: the earliest call of every value.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::model::{AlertId, Call, CallId, Text};
+
+use super::chain::Event;
+use super::episode::{alert, alert_id};
+use super::group::{Op, apply};
+use super::history::History;
+use super::outcome::{Gone, Outcome, Set};
+use super::rule::{FirstSeen, Rule};
+
+/// The values of a rule's last group-by field, for one group of the others.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    values: FxHashMap<Text, Value>,
+    /// The first values, which raise nothing.
+    home: FxHashSet<Text>,
+    /// The latest of the home values' earliest calls.
+    edge: Option<Event>,
+}
+
+#[derive(Debug)]
+struct Value {
+    earliest: Event,
+    /// The closing call of the alert as it was last reported; none where there is no alert.
+    told: Option<Arc<Call>>,
+}
+
+/// A rule with its first-seen part and the values of one of its groups, without the last field's.
+#[derive(Clone, Copy)]
+pub(super) struct Prefix<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) first: &'a FirstSeen,
+    pub(super) key: &'a [Text],
+}
+
+impl Prefix<'_> {
+    fn value<'e>(&self, event: &'e Event) -> Option<&'e Text> {
+        self.rule.group_by.last().and_then(|field| field.value(&event.call))
+    }
+
+    fn group(&self, value: &Text) -> Vec<Text> {
+        self.key.iter().chain([value]).cloned().collect()
+    }
+
+    fn alert_id(&self, value: &Text, closing: CallId) -> AlertId {
+        alert_id(self.rule, &self.group(value), closing)
+    }
+
+    fn gone(&self, value: &Text, told: &Call) -> Gone {
+        Gone { id: self.alert_id(value, told.id), closing: told.id }
+    }
+}
+
+impl Seen {
+    /// True if the changes take away a call that is the earliest of its value: only the store knows the next.
+    pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
+        net(prefix, ops).iter().any(|op| {
+            let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
+            !op.present && value.is_some_and(|value| value.earliest.order(&op.event).is_eq())
+        })
+    }
+
+    /// Takes a batch's changes and tells what they did to the alerts.
+    pub(super) fn update(&mut self, prefix: Prefix<'_>, ops: &[Op]) -> Outcome {
+        let mut touched = FxHashSet::default();
+        let mut outcome = Outcome::default();
+        for op in net(prefix, ops) {
+            let Some(value) = prefix.value(&op.event) else {
+                continue;
+            };
+            let is_changed = if op.present {
+                self.insert(value, &op.event)
+            } else {
+                self.remove(prefix, value, &op.event, &mut outcome)
+            };
+            if is_changed {
+                touched.insert(Text::clone(value));
+            }
+        }
+        self.report(prefix, &touched, &mut outcome);
+        outcome
+    }
+
+    /// Starts over from the store's view, then takes the batch's changes.
+    pub(super) fn restore(
+        prefix: Prefix<'_>,
+        mut events: Vec<Event>,
+        history: &History,
+        ops: Vec<Op>,
+    ) -> (Self, Outcome) {
+        events.sort_by(Event::order);
+        let before = Self::of(prefix, &events);
+        let mut known: FxHashMap<AlertId, CallId> =
+            history.alerts.iter().map(|known| (known.id, known.closing)).collect();
+        apply(&mut events, ops);
+        let mut seen = Self::of(prefix, &events);
+        for (value, held) in before.values {
+            if let Some(now) = seen.values.get_mut(&value)
+                && known.remove(&prefix.alert_id(&value, held.earliest.call.id)).is_some()
+            {
+                now.told = Some(held.earliest.call);
+            }
+        }
+        // What is left is borne out by nothing.
+        let mut outcome = Outcome::default();
+        outcome.gone.extend(known.into_iter().map(|(id, closing)| Gone { id, closing }));
+        outcome.gone.sort_by_key(|gone| gone.id);
+        let all = seen.values.keys().cloned().collect();
+        seen.report(prefix, &all, &mut outcome);
+        (seen, outcome)
+    }
+
+    /// The earliest call per value of ordered events.
+    fn of(prefix: Prefix<'_>, events: &[Event]) -> Self {
+        let mut seen = Self::default();
+        for event in events {
+            if let Some(value) = prefix.value(event) {
+                seen.insert(value, event);
+            }
+        }
+        seen.find_home(prefix.first.baseline);
+        seen
+    }
+
+    /// True if the event is now the earliest of its value, or is it with another content.
+    fn insert(&mut self, value: &Text, event: &Event) -> bool {
+        let Some(held) = self.values.get_mut(value) else {
+            let fresh = Value { earliest: event.clone(), told: None };
+            self.values.insert(Text::clone(value), fresh);
+            return true;
+        };
+        let order = event.order(&held.earliest);
+        if order.is_gt() || (order.is_eq() && event.call == held.earliest.call) {
+            return false;
+        }
+        held.earliest = event.clone();
+        true
+    }
+
+    /// True if the event was the earliest of its value, which is then forgotten.
+    fn remove(
+        &mut self,
+        prefix: Prefix<'_>,
+        value: &Text,
+        event: &Event,
+        outcome: &mut Outcome,
+    ) -> bool {
+        let is_held = self.values.get(value).is_some_and(|held| held.earliest.order(event).is_eq());
+        if is_held && let Some(told) = self.values.remove(value).and_then(|held| held.told) {
+            outcome.gone.push(prefix.gone(value, &told));
+        }
+        is_held
+    }
+
+    /// Compares the touched values with what was told; all values, if the home values may have changed.
+    fn report(&mut self, prefix: Prefix<'_>, touched: &FxHashSet<Text>, outcome: &mut Outcome) {
+        let at_home = |value: &Text| {
+            let held = self.values.get(value);
+            self.home.contains(value)
+                || held
+                    .zip(self.edge.as_ref())
+                    .is_some_and(|(held, edge)| held.earliest.order(edge).is_lt())
+        };
+        let is_stable = self.home.len() == prefix.first.baseline && !touched.iter().any(at_home);
+        let mut values: Vec<Text> = if is_stable {
+            touched.iter().cloned().collect()
+        } else {
+            self.find_home(prefix.first.baseline);
+            self.values.keys().cloned().collect()
+        };
+        values.sort_unstable();
+        for value in values {
+            self.report_value(prefix, &value, outcome);
+        }
+    }
+
+    fn report_value(&mut self, prefix: Prefix<'_>, value: &Text, outcome: &mut Outcome) {
+        let Some(held) = self.values.get_mut(value) else {
+            return;
+        };
+        if self.home.contains(value) {
+            outcome.gone.extend(held.told.take().map(|told| prefix.gone(value, &told)));
+            return;
+        }
+        let closing = Arc::clone(&held.earliest.call);
+        let former = held.told.replace(Arc::clone(&closing));
+        if former.as_ref() == Some(&closing) {
+            return;
+        }
+        let more_than_home = prefix.first.baseline as u64 + 1;
+        let replaced = former.as_ref().filter(|former| former.id != closing.id);
+        outcome.set.push(Set {
+            alert: Box::new(alert(prefix.rule, &prefix.group(value), &closing, more_than_home)),
+            is_new: former.is_none(),
+            replaces: replaced.map(|told| prefix.gone(value, told).id).into_iter().collect(),
+        });
+    }
+
+    /// Finds the values whose earliest calls come first.
+    fn find_home(&mut self, baseline: usize) {
+        let mut order: Vec<(&Text, &Event)> =
+            self.values.iter().map(|(value, held)| (value, &held.earliest)).collect();
+        if baseline < order.len() {
+            order.select_nth_unstable_by(baseline, |a, b| a.1.order(b.1));
+            order.truncate(baseline);
+        }
+        let edge = order.iter().map(|(_, event)| *event).max_by(|a, b| a.order(b));
+        self.edge = edge.cloned();
+        self.home = order.into_iter().map(|(value, _)| Text::clone(value)).collect();
+    }
+}
+
+/// The changes in order, of several to one call with one value only the last.
+fn net(prefix: Prefix<'_>, ops: &[Op]) -> Vec<Op> {
+    let order = |a: &Op, b: &Op| {
+        let values = || prefix.value(&a.event).cmp(&prefix.value(&b.event));
+        a.event.order(&b.event).then_with(values)
+    };
+    let mut ops = ops.to_vec();
+    ops.sort_by(order);
+    let mut out: Vec<Op> = Vec::with_capacity(ops.len());
+    for op in ops {
+        match out.last_mut() {
+            Some(last) if order(last, &op).is_eq() => *last = op,
+            _ => out.push(op),
+        }
+    }
+    out
+}

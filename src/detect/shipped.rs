@@ -1,0 +1,84 @@
+//! The rule files that come with the program, embedded.
+
+/// Files as (name, text), by name.
+const FILES: [(&str, &str); 6] = [
+    ("call-burst.yml", include_str!("../../rules/call-burst.yml")),
+    ("definition-changed.yml", include_str!("../../rules/definition-changed.yml")),
+    ("denials-then-success.yml", include_str!("../../rules/denials-then-success.yml")),
+    ("first-cross-tenant.yml", include_str!("../../rules/first-cross-tenant.yml")),
+    ("policy-bypass.yml", include_str!("../../rules/policy-bypass.yml")),
+    ("trifecta-signature.yml", include_str!("../../rules/trifecta-signature.yml")),
+];
+
+/// The shipped rule files as (name, text).
+pub fn shipped() -> Vec<(&'static str, &'static str)> {
+    FILES.to_vec()
+}
+
+/// Lays a user's files over the shipped ones: a file of the same name replaces the shipped one.
+pub fn merge<'a>(
+    shipped: &[(&'a str, &'a str)],
+    user: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let kept = shipped.iter().filter(|(name, _)| !user.iter().any(|(own, _)| own == name));
+    let mut files: Vec<_> = kept.chain(user).copied().collect();
+    files.sort_unstable();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::detect::{RuleSet, run_tests};
+
+    #[test]
+    fn every_file_of_the_folder_is_embedded() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/rules");
+        let names: BTreeSet<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name != "README.md")
+            .collect();
+        let embedded: BTreeSet<String> =
+            shipped().iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names, embedded);
+    }
+
+    #[test]
+    fn every_shipped_rule_compiles_and_passes_its_cases() {
+        let rules = RuleSet::compile(&shipped()).unwrap_or_else(|problems| {
+            panic!("{}", problems.iter().map(|p| format!("{p}\n")).collect::<String>())
+        });
+        assert!(rules.lacking_cases().is_empty());
+        let failures: Vec<String> = run_tests(&Arc::new(rules))
+            .into_iter()
+            .filter_map(|result| {
+                let failure = result.failure?;
+                Some(format!("{} / {} / {}: {failure}", result.rule, result.case, result.variant))
+            })
+            .collect();
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+
+    #[test]
+    fn every_shipped_rule_has_what_people_need() {
+        for rule in RuleSet::compile(&shipped()).unwrap().rules() {
+            let name = &rule.name;
+            assert!(rule.id.as_ref().is_some_and(|id| id.len() == 36), "{name}: id");
+            assert!(!rule.description.is_empty() && rule.why != rule.title, "{name}: words");
+            assert!(!rule.tags.is_empty() && !rule.falsepositives.is_empty(), "{name}: lists");
+            let firing = rule.cases.iter().filter(|case| !case.fires.is_empty()).count();
+            assert!(firing >= 3 && rule.cases.len() - firing >= 3, "{name}: cases");
+        }
+    }
+
+    #[test]
+    fn a_user_file_replaces_the_shipped_one_of_its_name() {
+        let merged = merge(&[("a.yml", "1"), ("b.yml", "2")], &[("b.yml", "3"), ("c.yml", "4")]);
+        assert_eq!(merged, [("a.yml", "1"), ("b.yml", "3"), ("c.yml", "4")]);
+    }
+}

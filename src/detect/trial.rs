@@ -1,0 +1,283 @@
+//! Runs the cases of rules, and what follows from each: other orders, deliveries twice, spans just too long.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{Alert, Call, CallChange, CallId, Labels, Micros, Text};
+
+use super::cases::{Case, Firing};
+use super::chain::{Chains, Event};
+use super::engine::{Engine, evaluate};
+use super::field::{GroupField, LabelsOf, Subject};
+use super::ledger::Ledger;
+use super::rule::{Kind, Rule, RuleSet, Verdicts};
+
+/// One case of a rule file, in one variant.
+#[derive(Clone, Debug)]
+pub struct TestResult {
+    pub rule: Text,
+    pub case: String,
+    /// `as written`, or what was done to the case.
+    pub variant: &'static str,
+    /// What went wrong; none for a case that passed.
+    pub failure: Option<String>,
+}
+
+/// Runs every case of every rule. A case that fires is also tried in other orders and deliveries, which must change
+/// nothing, and with what it takes to fire just missing, which must silence it.
+pub fn run_tests(rules: &Arc<RuleSet>) -> Vec<TestResult> {
+    let mut results = Vec::new();
+    for rule in &rules.rules {
+        for case in &rule.cases {
+            let trial = Trial { rules, rule, case, labels: labels_of(case) };
+            trial.run(&mut results);
+        }
+    }
+    results
+}
+
+struct Trial<'a> {
+    rules: &'a Arc<RuleSet>,
+    rule: &'a Rule,
+    case: &'a Case,
+    labels: Arc<LabelsOf>,
+}
+
+impl Trial<'_> {
+    fn run(&self, results: &mut Vec<TestResult>) {
+        let mut add = |variant, failure| {
+            let (rule, case) = (Text::clone(&self.rule.name), self.case.name.clone());
+            results.push(TestResult { rule, case, variant, failure });
+        };
+        let calls = self.calls();
+        let alerts = self.evaluate(calls.clone());
+        add("as written", self.compare(&alerts));
+        let reversed: Vec<_> = calls.iter().rev().cloned().collect();
+        add("reversed", self.same(&alerts, &reversed, 1, 1));
+        add("shuffled", self.same(&alerts, &shuffled(&calls), 3, 1));
+        add("delivered twice", self.same(&alerts, &calls, 2, 2));
+        if alerts.is_empty() || self.case.fires.is_empty() {
+            return;
+        }
+        if let Some(calls) = self.stretched(0) {
+            let silent = self.evaluate(calls).is_empty();
+            add("at the timespan", silent.then(|| "no longer fires".to_owned()));
+        }
+        if let Some(calls) = self.stretched(1) {
+            add("beyond the timespan", self.silent(calls));
+        }
+        if let Some(calls) = self.scattered() {
+            add("each call in a group of its own", self.silent(calls));
+        }
+        for calls in self.thinned(&alerts) {
+            add("one call too few", self.silent(calls));
+        }
+    }
+
+    fn calls(&self) -> Vec<Arc<Call>> {
+        self.case.events.iter().map(|(call, _)| Arc::clone(call)).collect()
+    }
+
+    /// The rule's alerts; all rules run, so that none disturbs another.
+    fn evaluate(&self, calls: Vec<Arc<Call>>) -> Vec<Alert> {
+        let mut alerts = evaluate(Arc::clone(self.rules), Arc::clone(&self.labels), calls);
+        alerts.retain(|alert| alert.rule == self.rule.name);
+        alerts
+    }
+
+    fn silent(&self, calls: Vec<Arc<Call>>) -> Option<String> {
+        let alerts = self.evaluate(calls);
+        (!alerts.is_empty()).then(|| format!("still fires: {}", self.describe(&alerts)))
+    }
+
+    /// Delivers the calls in batches, each the given number of times, and compares what is left in the end.
+    fn same(
+        &self,
+        expected: &[Alert],
+        calls: &[Arc<Call>],
+        batch: usize,
+        times: usize,
+    ) -> Option<String> {
+        let mut engine = Engine::new(Arc::clone(self.rules), Arc::clone(&self.labels));
+        let mut ledger = Ledger::new(Arc::clone(self.rules));
+        for batch in calls.chunks(batch) {
+            let changes: Vec<CallChange> = batch
+                .iter()
+                .map(|call| CallChange { old: None, new: Some(Arc::clone(call)) })
+                .collect();
+            for _ in 0..times {
+                ledger.run(&mut engine, &changes);
+            }
+        }
+        let mut found: Vec<Alert> =
+            ledger.alerts.into_values().filter(|alert| alert.rule == self.rule.name).collect();
+        found.sort_by_key(|alert| alert.id);
+        let mut expected = expected.to_vec();
+        expected.sort_by_key(|alert| alert.id);
+        let (found, expected) = (self.describe(&found), self.describe(&expected));
+        (found != expected).then(|| format!("gave {found} instead of {expected}"))
+    }
+
+    fn compare(&self, alerts: &[Alert]) -> Option<String> {
+        let fits = |firing: &Firing| {
+            let wanted = |alert: &&Alert| {
+                firing.group.iter().all(|(field, value)| {
+                    alert.group.iter().any(|(f, v)| **f == **field && **v == **value)
+                }) && self.indices(alert) == firing.calls
+            };
+            alerts.iter().any(|alert| wanted(&alert))
+        };
+        let all = self.case.fires.iter().all(fits) && self.case.fires.len() == alerts.len();
+        (!all).then(|| format!("gave {}", self.describe(alerts)))
+    }
+
+    fn indices(&self, alert: &Alert) -> Vec<usize> {
+        let index = |id: CallId| self.case.events.iter().position(|(call, _)| call.id == id);
+        let mut indices: Vec<usize> =
+            alert.evidence.iter().filter_map(|evidence| index(evidence.call.id)).collect();
+        indices.sort_unstable();
+        indices
+    }
+
+    fn describe(&self, alerts: &[Alert]) -> String {
+        let one = |alert: &Alert| {
+            let group: Vec<String> =
+                alert.group.iter().map(|(field, value)| format!("{field}: {value}")).collect();
+            let (count, calls) = (alert.count, self.indices(alert));
+            format!("{{group: {{{}}}, calls: {calls:?}, matches: {count}}}", group.join(", "))
+        };
+        if alerts.is_empty() {
+            return "nothing".into();
+        }
+        alerts.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The calls with all gaps made longer by one factor, so that the shortest match takes the timespan and `excess`
+    /// microseconds. None where there is no span or the match takes no time.
+    fn stretched(&self, excess: i64) -> Option<Vec<Arc<Call>>> {
+        let Kind::Chain(chain) = &self.rule.kind else {
+            return None;
+        };
+        let is_sequence = chain.stages.len() > 1;
+        // A count with a sequence after it has two spans, and stretching to the one breaks the other.
+        if is_sequence && chain.count.is_some() && excess == 0 {
+            return None;
+        }
+        let limit = match chain.count {
+            Some(count) if !is_sequence => count.timespan_micros,
+            _ => chain.timespan_micros,
+        };
+        let shortest = self.shortest_micros().filter(|shortest| *shortest > 0 && limit > 0)?;
+        let first = self.case.events.iter().filter_map(|(call, _)| call.at).min()?;
+        let target = i128::from(limit.checked_add(excess)?);
+        let stretch = |at: Micros| {
+            // Rounding may cost a microsecond between two calls: round away from the limit that is tried.
+            let scaled = i128::from(at.since(first)) * target;
+            let shortest = i128::from(shortest);
+            let moved = if excess > 0 {
+                scaled + shortest * 2 * i128::from(at.since(first) > 0)
+            } else {
+                scaled
+            };
+            first.plus(i64::try_from(moved / shortest).unwrap_or(i64::MAX))
+        };
+        let moved = |call: &Arc<Call>| {
+            let mut call = Call::clone(call);
+            call.at = call.at.map(stretch);
+            Arc::new(call)
+        };
+        Some(self.case.events.iter().map(|(call, _)| moved(call)).collect())
+    }
+
+    /// The shortest match of any group.
+    fn shortest_micros(&self) -> Option<i64> {
+        let Kind::Chain(chain) = &self.rule.kind else {
+            return None;
+        };
+        let mut verdicts = Verdicts::new(self.rules);
+        let mut groups: FxHashMap<Vec<Text>, Vec<Event>> = FxHashMap::default();
+        for (call, _) in &self.case.events {
+            verdicts.reset();
+            let subject = Subject::new(call, &*self.labels);
+            let stages = verdicts.stages(self.rules, self.rule, &subject);
+            let mut key = Vec::new();
+            if let Some(at) = call.at
+                && stages != 0
+                && self.rule.group_of(call, &mut key)
+            {
+                groups.entry(key).or_default().push(Event { at, stages, call: Arc::clone(call) });
+            }
+        }
+        let shortest = |mut events: Vec<Event>| {
+            events.sort_by(Event::order);
+            Chains::find(chain, &events, Micros(i64::MIN)).shortest_micros()
+        };
+        groups.into_values().filter_map(shortest).min()
+    }
+
+    /// The calls, each with a value of its own in the rule's first group-by field. None where one call is enough.
+    fn scattered(&self) -> Option<Vec<Arc<Call>>> {
+        let is_single = match &self.rule.kind {
+            Kind::Chain(chain) => chain.is_single() || chain.count.is_some_and(|c| c.min == 1),
+            Kind::FirstSeen(first) => first.baseline == 0 || self.rule.group_by.len() < 2,
+        };
+        let field = self.rule.group_by.first().filter(|_| !is_single)?;
+        let scatter = |(index, (call, _)): (usize, &(Arc<Call>, Labels))| {
+            let mut call = Call::clone(call);
+            let value = Some(Text::from(format!("alone-{index}")));
+            match field {
+                GroupField::Principal => call.principal = value,
+                GroupField::Client => call.client = value,
+                GroupField::Tenant => call.tenant = value,
+                GroupField::ToolServer => call.server = value,
+                GroupField::Actor => call.actor = value?,
+                GroupField::Session => call.session = value?,
+                GroupField::ToolName => call.tool = value?,
+                GroupField::Code => call.code = value?,
+            }
+            Some(Arc::new(call))
+        };
+        self.case.events.iter().enumerate().map(scatter).collect()
+    }
+
+    /// The calls without the evidence of one stage, for each stage in turn; of a counted stage, one call too few stay.
+    fn thinned(&self, alerts: &[Alert]) -> Vec<Vec<Arc<Call>>> {
+        let Kind::Chain(chain) = &self.rule.kind else {
+            return Vec::new();
+        };
+        let without = |stage: usize| {
+            let is_counted = stage == 0 && chain.count.is_some();
+            let mut kept = chain.count.filter(|_| is_counted).map_or(0, |count| count.min - 1);
+            let name = chain.stages.get(stage).map(|stage| &stage.name);
+            let fills = |call: &Arc<Call>| {
+                let evidence = alerts.iter().flat_map(|alert| &alert.evidence);
+                let mut of_call = evidence.filter(|evidence| evidence.call.id == call.id);
+                of_call.any(|evidence| Some(&evidence.stage) == name)
+            };
+            let mut calls = self.calls();
+            calls.retain(|call| {
+                let keep = !fills(call) || kept > 0;
+                if fills(call) {
+                    kept = kept.saturating_sub(1);
+                }
+                keep
+            });
+            calls
+        };
+        (0..chain.stages.len()).map(without).collect()
+    }
+}
+
+fn labels_of(case: &Case) -> Arc<LabelsOf> {
+    let labels: FxHashMap<CallId, Labels> =
+        case.events.iter().map(|(call, labels)| (call.id, *labels)).collect();
+    Arc::new(move |call: &Call| labels.get(&call.id).copied().unwrap_or_default())
+}
+
+/// One fixed disorder: by a stride that shares no divisor with the length.
+fn shuffled(calls: &[Arc<Call>]) -> Vec<Arc<Call>> {
+    let stride = [7, 11, 13].into_iter().find(|stride| calls.len() % stride != 0).unwrap_or(1);
+    let at = |index: usize| calls.get((index * stride + 1) % calls.len());
+    (0..calls.len()).filter_map(at).cloned().collect()
+}

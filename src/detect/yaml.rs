@@ -1,0 +1,224 @@
+//! YAML as a tree whose every node knows its line: rule problems are reported by file and line.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+/// One YAML value and the line it starts on.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) line: u64,
+    pub(super) value: Value,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One key of a map with its value. The line is the key's.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) line: u64,
+    pub(super) key: String,
+    pub(super) node: Node,
+}
+
+/// A text that is not YAML, or a YAML feature that rule files do not use.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(super) struct YamlError {
+    pub(super) line: u64,
+    pub(super) message: String,
+}
+
+/// Reads all documents of a text; empty ones are left out.
+pub(super) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
+    // A plain `yes` is the word, not a boolean, and 0755 is the text somebody wrote.
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+    };
+    let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| YamlError {
+            line: error.location().map_or(1, |location| location.line()),
+            message: format!("this is not YAML that can be read: {}", first_line(&error)),
+        })?;
+    Ok(documents.into_iter().map(Node::from).collect())
+}
+
+impl Node {
+    /// The text of a string node.
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(super) fn map(&self) -> Option<&[Entry]> {
+        match &self.value {
+            Value::Map(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    pub(super) fn list(&self) -> Option<&[Node]> {
+        match &self.value {
+            Value::List(nodes) => Some(nodes),
+            _ => None,
+        }
+    }
+
+    pub(super) fn number(&self) -> Option<f64> {
+        match &self.value {
+            Value::Int(number) => Some(*number as f64),
+            Value::Float(number) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A count: a whole number that is not negative.
+    pub(super) fn count(&self) -> Option<u64> {
+        match &self.value {
+            Value::Int(number) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    /// What the node is, in words for messages.
+    pub(super) const fn kind(&self) -> &'static str {
+        match self.value {
+            Value::Null => "nothing",
+            Value::Bool(_) => "true or false",
+            Value::Int(_) | Value::Float(_) => "a number",
+            Value::Text(_) => "a text",
+            Value::List(_) => "a list",
+            Value::Map(_) => "a map",
+        }
+    }
+}
+
+/// The entry of a map with that key.
+pub(super) fn entry<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
+    entries.iter().find(|entry| entry.key == key)
+}
+
+/// Errors quote the source over several lines; the first line says what is wrong.
+fn first_line(error: &serde_saphyr::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
+impl From<Spanned<Value>> for Node {
+    fn from(spanned: Spanned<Value>) -> Self {
+        Self { line: spanned.referenced.line(), value: spanned.value }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::Float(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = seq.next_element::<Spanned<Value>>()? {
+            nodes.push(node.into());
+        }
+        Ok(Value::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(key) = map.next_key::<Spanned<String>>()? {
+            let node = map.next_value::<Spanned<Value>>()?.into();
+            entries.push(Entry { line: key.referenced.line(), key: key.value, node });
+        }
+        Ok(Value::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_know_their_lines_across_documents() {
+        let nodes = documents("a: 1\nb:\n  - x\n  - y: true\n---\nc: 'no'\n").unwrap();
+        let first = nodes[0].map().unwrap();
+        let list = first[1].node.list().unwrap();
+        let second = nodes[1].map().unwrap();
+        assert_eq!((first[0].line, first[1].line), (1, 2));
+        assert_eq!((list[0].line, list[1].map().unwrap()[0].line), (3, 4));
+        assert_eq!((second[0].line, second[0].node.text()), (6, Some("no")));
+    }
+
+    #[test]
+    fn a_broken_document_is_reported_with_its_line() {
+        let error = documents("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
+        assert!(error.line >= 2, "line {}", error.line);
+    }
+
+    #[test]
+    fn plain_yes_and_no_and_versions_keep_their_meaning() {
+        let nodes = documents("a: yes\nb: no\nc: true\nd: 1.5\ne: ~\nf: 0755\n").unwrap();
+        let entries = nodes[0].map().unwrap();
+        assert!(matches!(&entries[0].node.value, Value::Text(text) if text == "yes"));
+        assert!(matches!(&entries[1].node.value, Value::Text(text) if text == "no"));
+        assert!(matches!(entries[2].node.value, Value::Bool(true)));
+        assert!(matches!(entries[3].node.value, Value::Float(_)));
+        assert!(matches!(entries[4].node.value, Value::Null));
+        assert!(matches!(&entries[5].node.value, Value::Text(text) if text == "0755"));
+    }
+}

@@ -1,0 +1,350 @@
+//! What a record shows of the values on its line: arguments and extra keys, masked, bounded, and
+//! the arguments with a keyed hash of the whole value, so that a masked or cut one can still be
+//! compared.
+
+use std::borrow::Cow;
+
+use super::fields::{Fields, has_duplicates};
+use super::json::{Json, push_quoted};
+use super::texts::{NAME_BYTES_MAX, Texts, head};
+use crate::mask::{MASKED, is_secret_name, mask_text};
+use crate::model::{ArgValue, ArgView, Args, Text};
+
+/// Longest argument value kept, in bytes of JSON text.
+const VALUE_BYTES_MAX: usize = 4096;
+
+/// Longest extra kept, in bytes of JSON text.
+const EXTRA_BYTES_MAX: usize = 4096;
+
+/// Longest text inside extra, in bytes.
+const EXTRA_TEXT_BYTES_MAX: usize = 1024;
+
+/// Most arguments of one record whose values are kept, and most names of others.
+const ARGS_MAX: usize = 256;
+
+/// Arguments with the flags their record gets.
+pub(super) struct ShownArgs {
+    pub(super) args: Args,
+    pub(super) flags: Vec<&'static str>,
+}
+
+/// Makes arguments of an object of values, or of a list of names, with the names of further ones.
+pub(super) fn args(texts: &mut Texts, shown: Json<'_>, dropped: &[Json<'_>]) -> ShownArgs {
+    let mut flags = Vec::new();
+    let mut names = names(texts, dropped);
+    let (view, values) = match shown {
+        Json::Object(pairs) => {
+            if has_duplicates(&pairs) {
+                flags.push("duplicate-key");
+            }
+            if pairs.len() > ARGS_MAX {
+                flags.push("args-cut");
+            }
+            let values = values(texts, pairs, &mut names);
+            (if names.is_empty() { ArgView::Full } else { ArgView::Partial }, values)
+        }
+        Json::List(items) => {
+            names.extend(self::names(texts, &items));
+            (ArgView::Names, Vec::new())
+        }
+        _ if names.is_empty() => (ArgView::Nothing, Vec::new()),
+        _ => (ArgView::Partial, Vec::new()),
+    };
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > ARGS_MAX {
+        names.truncate(ARGS_MAX);
+        flags.push("args-cut");
+    }
+    ShownArgs { args: Args { view, values, dropped: names }, flags }
+}
+
+/// The pairs nobody took and those the dialect adds, as a JSON object; none when there are none. A
+/// pair that does not fit is left out and counted under `…`.
+pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Option<Text> {
+    let mut out = String::from("{");
+    let mut left_out = 0_usize;
+    let mut pair = String::new();
+    let mut push = |pair: &str, left_out: &mut usize| {
+        // Room is kept for the count.
+        if out.len() + pair.len() + 32 > EXTRA_BYTES_MAX {
+            *left_out += 1;
+            return;
+        }
+        if out.len() > 1 {
+            out.push(',');
+        }
+        out.push_str(pair);
+    };
+    for (key, json) in added {
+        push(&format!("\"{key}\":{json}"), &mut left_out);
+    }
+    for (key, value) in fields.untaken().filter(|(_, value)| **value != Json::Null) {
+        pair.clear();
+        let mut masked = Masked {
+            out: &mut pair,
+            bytes_max: EXTRA_BYTES_MAX,
+            text_bytes_max: EXTRA_TEXT_BYTES_MAX,
+        };
+        masked.push_pair(key, value);
+        push(&pair, &mut left_out);
+    }
+    if left_out > 0 {
+        out.push_str(if out.len() > 1 { ",\"…\":" } else { "\"…\":" });
+        out.push_str(&left_out.to_string());
+    } else if out.len() == 1 {
+        return None;
+    }
+    out.push('}');
+    Some(out.into())
+}
+
+/// A value as JSON text with secrets masked, cut to `bytes_max`.
+pub(super) fn masked_json(value: &Json<'_>, bytes_max: usize) -> String {
+    let mut out = String::new();
+    Masked { out: &mut out, bytes_max, text_bytes_max: 2 * bytes_max }.push(value);
+    cut(&mut out, bytes_max);
+    out
+}
+
+fn cut(out: &mut String, bytes_max: usize) {
+    if out.len() > bytes_max {
+        let kept = head(out, bytes_max - '…'.len_utf8()).len();
+        out.truncate(kept);
+        out.push('…');
+    }
+}
+
+fn names(texts: &mut Texts, items: &[Json<'_>]) -> Vec<Text> {
+    items.iter().filter_map(Json::as_str).map(|name| texts.shared(name).text).collect()
+}
+
+/// The values sorted by name. Those beyond the limit are treated as dropped: their names go to
+/// `names`.
+fn values(
+    texts: &mut Texts,
+    mut pairs: Vec<(Cow<'_, str>, Json<'_>)>,
+    names: &mut Vec<Text>,
+) -> Vec<ArgValue> {
+    pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
+    names.extend(pairs.iter().skip(ARGS_MAX).map(|(name, _)| texts.shared(name).text));
+    let shown = pairs.iter().take(ARGS_MAX).map(|(name, value)| arg_value(texts, name, value));
+    let mut values: Vec<ArgValue> = shown.collect();
+    // A masked name may have changed its place.
+    values.sort_by(|a, b| a.name.cmp(&b.name));
+    values
+}
+
+fn arg_value(texts: &mut Texts, name: &str, value: &Json<'_>) -> ArgValue {
+    let name = texts.shared(name);
+    let mut whole = String::new();
+    value.push_canonical(&mut whole);
+    let hash = texts.hash(&whole);
+    let stated_chars = value.as_str().and_then(summary_chars);
+    let chars = stated_chars.or_else(|| Some(value.as_str()?.chars().count() as u64));
+    let text = match value {
+        _ if name.secret => Text::from("\"[masked]\""),
+        Json::List(_) | Json::Object(_) => masked_json(value, VALUE_BYTES_MAX).into(),
+        Json::Text(text) if may_differ(text) => masked_json(value, VALUE_BYTES_MAX).into(),
+        _ => whole.into(),
+    };
+    ArgValue { name: name.text, text, hash, chars, summarised: stated_chars.is_some() }
+}
+
+/// True when the text is shown otherwise than it is: masked or cut.
+fn may_differ(text: &str) -> bool {
+    text.len() > VALUE_BYTES_MAX / 6 || matches!(mask_text(text), Cow::Owned(_))
+}
+
+/// The length that a summary such as `<2048 chars>` or `[string, 2048 characters]` states. A
+/// bracket is needed unless it is a bare `2048 chars`.
+fn summary_chars(text: &str) -> Option<u64> {
+    const SUMMARY_BYTES_MAX: usize = 48;
+    if text.len() > SUMMARY_BYTES_MAX || !text.contains("har") && !text.contains("len") {
+        return None;
+    }
+    let brackets = [('<', '>'), ('[', ']'), ('(', ')')];
+    let inside =
+        brackets.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
+    let mut chars = None;
+    let mut words = 0;
+    for word in inside.unwrap_or(text).split([' ', ':', ',', '=', '_']) {
+        match word {
+            "" => {}
+            "chars" | "characters" | "char" | "len" | "length" => words += 1,
+            "string" | "str" | "text" | "of" | "omitted" | "long" if inside.is_some() => {}
+            number if chars.is_none() => chars = Some(number.parse::<u64>().ok()?),
+            _ => return None,
+        }
+    }
+    chars.filter(|_| words == 1)
+}
+
+/// Writes masked JSON.
+struct Masked<'o> {
+    out: &'o mut String,
+    /// Writing stops soon after this many bytes; what was written is then longer than this.
+    bytes_max: usize,
+    /// Longer texts are cut to this many bytes.
+    text_bytes_max: usize,
+}
+
+impl Masked<'_> {
+    fn push(&mut self, value: &Json<'_>) {
+        match value {
+            Json::Text(text) => self.push_text(text),
+            Json::List(items) => {
+                self.out.push('[');
+                for item in items {
+                    if !self.push_comma('[') {
+                        break;
+                    }
+                    self.push(item);
+                }
+                self.out.push(']');
+            }
+            Json::Object(pairs) => {
+                self.out.push('{');
+                for (key, value) in pairs {
+                    if !self.push_comma('{') {
+                        break;
+                    }
+                    self.push_pair(key, value);
+                }
+                self.out.push('}');
+            }
+            scalar => scalar.push_canonical(self.out),
+        }
+    }
+
+    fn push_pair(&mut self, key: &str, value: &Json<'_>) {
+        self.push_text(key);
+        self.out.push(':');
+        if is_secret_name(head(key, NAME_BYTES_MAX)) {
+            push_quoted(self.out, MASKED);
+        } else {
+            self.push(value);
+        }
+    }
+
+    fn push_text(&mut self, text: &str) {
+        // A secret that the cut goes through must still be seen whole, or its first half would
+        // stay.
+        let masked = mask_text(head(text, 2 * self.text_bytes_max));
+        if masked.len() <= self.text_bytes_max {
+            push_quoted(self.out, &masked);
+        } else {
+            push_quoted(self.out, &format!("{}…", head(&masked, self.text_bytes_max)));
+        }
+    }
+
+    /// Separates from the item before, if there is one; false when enough was written.
+    fn push_comma(&mut self, open: char) -> bool {
+        if !self.out.ends_with(open) {
+            self.out.push(',');
+        }
+        self.out.len() <= self.bytes_max
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::parse;
+    use super::*;
+
+    fn shown(object: &str, dropped: &str) -> ShownArgs {
+        let Json::List(dropped) = parse(dropped).unwrap() else { panic!("a list") };
+        args(&mut Texts::new([7; 32]), parse(object).unwrap(), &dropped)
+    }
+
+    #[test]
+    fn views() {
+        for (object, dropped, view) in [
+            ("null", "[]", ArgView::Nothing),
+            ("null", "[\"a\"]", ArgView::Partial),
+            ("{}", "[]", ArgView::Full),
+            ("{\"a\":1}", "[\"b\"]", ArgView::Partial),
+            ("[\"b\",\"a\",\"a\"]", "[]", ArgView::Names),
+        ] {
+            assert_eq!(shown(object, dropped).args.view, view, "{object} {dropped}");
+        }
+        let names = shown("[\"b\",\"a\",\"a\"]", "[]").args.dropped;
+        assert_eq!(names, ["a".into(), "b".into()] as [Text; 2]);
+    }
+
+    #[test]
+    fn equal_values_hash_alike_whatever_their_layout() {
+        let hash = |object| shown(object, "[]").args.values[0].hash;
+        let plain = hash(r#"{"a":{"x":1,"y":["z"]}}"#);
+        assert_eq!(plain, hash(r#"{"a": {"y": ["\u007a"], "x": 1}}"#));
+        assert_ne!(plain, hash(r#"{"a":{"x":1,"y":["Z"]}}"#));
+        assert_ne!(hash(r#"{"a":1}"#), hash(r#"{"a":"1"}"#));
+        assert_ne!(hash(r#"{"password":"a"}"#), hash(r#"{"password":"b"}"#));
+    }
+
+    #[test]
+    fn secrets_are_masked_and_long_values_cut() {
+        let args = shown(
+            r#"{"password":"abc","b":{"token":["x"],"n":1},
+                "c":"see password=x","d":"{\"pwd\":\"x\"}"}"#,
+            "[]",
+        )
+        .args;
+        let texts: Vec<&str> = args.values.iter().map(|value| value.text.as_ref()).collect();
+        assert_eq!(
+            texts,
+            [
+                r#"{"token":"[masked]","n":1}"#,
+                r#""see password=[masked]""#,
+                r#""{\"pwd\":\"[masked]\"}""#,
+                r#""[masked]""#
+            ]
+        );
+        assert_eq!(args.values[3].chars, Some(3));
+
+        let long = format!("{{\"a\":\"{}\"}}", "é".repeat(100_000));
+        let args = shown(&long, "[]").args;
+        assert!(args.values[0].text.len() <= VALUE_BYTES_MAX);
+        assert_eq!(args.values[0].chars, Some(100_000));
+    }
+
+    #[test]
+    fn summaries_state_a_length() {
+        for (text, chars) in [
+            ("<2048 chars>", Some(2048)),
+            ("2048 chars", Some(2048)),
+            ("[string, 2048 characters]", Some(2048)),
+            ("<str len=2048>", Some(2048)),
+            ("<chars>", None),
+            ("<2048>", None),
+            ("<2048 chars> and more", None),
+            ("about 2048 chars", None),
+            ("<-5 chars>", None),
+        ] {
+            assert_eq!(summary_chars(text), chars, "{text}");
+        }
+    }
+
+    #[test]
+    fn many_arguments_are_bounded_and_say_so() {
+        let many: Vec<String> = (0..600).map(|n| format!("\"a{n:03}\":{n}")).collect();
+        let shown = shown(&format!("{{{}}}", many.join(",")), "[]");
+        assert_eq!(shown.args.values.len(), ARGS_MAX);
+        assert_eq!(shown.args.dropped.len(), ARGS_MAX);
+        assert_eq!(shown.args.view, ArgView::Partial);
+        assert!(shown.flags.contains(&"args-cut"));
+    }
+
+    #[test]
+    fn extra_stays_an_object_when_pairs_do_not_fit() {
+        let pairs: Vec<String> =
+            (0..50).map(|n| format!("\"k{n}\":\"{}\"", "x".repeat(3000))).collect();
+        let line = format!("{{{},\"secret\":\"canary\"}}", pairs.join(","));
+        let Json::Object(pairs) = parse(&line).unwrap() else { panic!("an object") };
+        let extra = extra(&Fields::new(pairs), &[]).unwrap();
+        assert!(extra.len() <= EXTRA_BYTES_MAX);
+        assert!(!extra.contains("canary"));
+        let read: serde_json::Value = serde_json::from_str(&extra).unwrap();
+        assert_eq!(read["…"], 47);
+    }
+}

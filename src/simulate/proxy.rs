@@ -1,0 +1,145 @@
+//! A proxy on standard input and output: requests with a decision, and replies as the first
+//! characters of what went by (dialect `stdio-proxy`).
+
+use super::act::{Act, Fate, Tool};
+use super::actor::Actor;
+use super::line::{Draft, Object, TimeStyle, push_json};
+use crate::model::{Micros, Text};
+
+/// How much of a message the proxy keeps: most of them are cut off in the middle.
+const RAW_CHARS: usize = 200;
+
+const HELLO: &str =
+    r#""result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"notes","version":"2.1.0"}}"#;
+
+const TOOLS: &str =
+    r#""result":{"tools":[{"name":"read_note"},{"name":"list_notes"},{"name":"delete_note"}]}"#;
+
+/// JSON text as it stands in a reply.
+const TEXTS: [&str; 4] = [
+    "Minutes of Tuesday: the migration is done but for the archive, which Lars moves next week. \
+     Open points are the invoice run, the new phone list and whoever has the \\\"blue\\\" \
+     folder.\\nNext meeting on Thursday.",
+    "Shopping list for the offsite: projector, two extension leads, badges.",
+    "Retro: shorter stand-ups, fewer pages, one owner for each alert. The pager went off eleven \
+     times in October; nine of them were the same disk, which has been replaced since.",
+    "ok",
+];
+
+/// Gives the proxy its log. The proxy knows neither users nor sessions.
+pub(super) fn settle(actor: &mut Actor, place: u64, files: &mut Vec<Text>) {
+    actor.file = files.len();
+    files.push(format!("proxy-{place}/mcp-audit/tool-calls.jsonl").into());
+    actor.session = None;
+}
+
+/// The handshake of a new connection: context, not calls.
+pub(super) fn open(actor: &mut Actor, at: Micros, out: &mut Vec<Draft>) -> Micros {
+    actor.serial = 0;
+    let mut now = at;
+    if actor.dice.chance(60) {
+        let object = Object::new()
+            .text("direction", "client->server")
+            .json("parse_error", "true")
+            .text("raw", "starting up \u{1b}[32mok")
+            .time("ts", TimeStyle::Rfc3339);
+        out.push(Draft::new(None, actor.file, now, object));
+        now = now.plus(actor.dice.between(1_000, 9_000));
+    }
+    for (id, method, result) in [(0, "initialize", HELLO), (1, "tools/list", TOOLS)] {
+        out.push(request(actor, None, now, method, None));
+        now = now.plus(actor.dice.between(2_000, 60_000));
+        out.push(from_server(actor, None, now, &message(id, result)));
+        now = now.plus(actor.dice.between(1_000, 20_000));
+    }
+    actor.serial = 1;
+    now
+}
+
+/// Writes the request and, where it is let through, the reply.
+pub(super) fn write(
+    actor: &mut Actor,
+    act: &Act,
+    call: u64,
+    at: Micros,
+    out: &mut Vec<Draft>,
+) -> Micros {
+    let id = actor.serial;
+    if act.fate == Fate::Denied {
+        let object = Object::new()
+            .text("direction", "client->server")
+            .text("decision", "deny")
+            .text("tool", act.tool.name())
+            .list("args", argument_names(act.tool))
+            .time("ts", TimeStyle::Rfc3339);
+        out.push(Draft::new(Some(call), actor.file, at, object));
+        return at;
+    }
+    out.push(request(actor, Some(call), at, "tools/call", Some(act.tool)));
+    let mut now = at.plus(actor.dice.skewed(4_000, 350_000));
+    if actor.dice.chance(15) {
+        let params = format!(r#""params":{{"progressToken":{id}}}"#);
+        let progress = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress",{params}}}"#);
+        out.push(from_server(actor, None, now, &progress));
+        now = now.plus(actor.dice.between(500, 90_000));
+    }
+    let reply = reply(actor, act.fate, id);
+    out.push(from_server(actor, Some(call), now, &reply));
+    now
+}
+
+fn reply(actor: &mut Actor, fate: Fate, id: u64) -> String {
+    if fate == Fate::Error && actor.dice.chance(500) {
+        return message(id, r#""error":{"code":-32602,"message":"unknown note"}"#);
+    }
+    let (failed, text) = match fate {
+        Fate::Error => (r#""isError":true,"#, "disk full"),
+        _ => ("", actor.dice.pick(&TEXTS)),
+    };
+    let content = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
+    message(id, &format!(r#""result":{{{failed}"content":{content}}}"#))
+}
+
+/// A reply of the protocol.
+fn message(id: u64, body: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#)
+}
+
+fn request(
+    actor: &Actor,
+    call: Option<u64>,
+    at: Micros,
+    method: &str,
+    tool: Option<Tool>,
+) -> Draft {
+    let object = Object::new()
+        .text("direction", "client->server")
+        .text("decision", "allow")
+        .text("method", method);
+    let object = match tool {
+        Some(tool) => object.text("tool", tool.name()),
+        None => object.json("tool", "null"),
+    };
+    Draft::new(call, actor.file, at, object.time("ts", TimeStyle::Rfc3339))
+}
+
+fn from_server(actor: &Actor, call: Option<u64>, at: Micros, message: &str) -> Draft {
+    let cut = message.char_indices().nth(RAW_CHARS).map_or(message, |(end, _)| {
+        message.split_at_checked(end).map_or(message, |(head, _)| head)
+    });
+    let mut raw = String::with_capacity(cut.len() + 32);
+    push_json(&mut raw, cut);
+    let object = Object::new()
+        .text("direction", "server->client")
+        .json("raw", &raw)
+        .time("ts", TimeStyle::Rfc3339);
+    Draft::new(call, actor.file, at, object)
+}
+
+fn argument_names(tool: Tool) -> &'static [&'static str] {
+    match tool {
+        Tool::ListNotes => &["folder"],
+        Tool::AppendNote => &["note", "text"],
+        _ => &["note"],
+    }
+}

@@ -1,0 +1,258 @@
+//! What one batch writes, in one transaction: nothing of it is there, or all of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use duckdb::{Connection, params};
+
+use super::value::{NULL, bytes, number, optional, text, time};
+use super::{Position, Store, StoreError, alert_row, call_row, position, record_row};
+use crate::model::{
+    Alert, AlertId, CallChange, CallId, EvidenceView, Micros, OutboxItem, Record, Reject,
+};
+
+/// Everything that one batch of lines led to.
+#[derive(Default)]
+pub struct Batch {
+    pub records: Vec<Arc<Record>>,
+    pub rejects: Vec<Reject>,
+    pub gaps: Vec<Gap>,
+    pub calls: Vec<CallChange>,
+    /// Calls that turned out to be part of another: (gone, the one it is part of).
+    pub merged: Vec<(CallId, CallId)>,
+    pub alerts: Vec<AlertRow>,
+    /// Alerts the records no longer show, with the reason.
+    pub retracted: Vec<(AlertId, String)>,
+    /// Mails now owed; `id` and `attempts` are the store's to fill.
+    pub outbox: Vec<OutboxItem>,
+    /// The positions that these lines lead to.
+    pub positions: Vec<Position>,
+}
+
+/// Bytes of a source that hold no line to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    pub generation: u64,
+    pub offset: u64,
+    pub length: u64,
+    /// `blank`, `nul`, ...
+    pub why: &'static str,
+}
+
+/// A new or changed alert.
+pub struct AlertRow {
+    pub alert: Alert,
+    /// The alert's calls with their raw lines, in the order of `alert.evidence`.
+    pub evidence: Vec<EvidenceView>,
+    /// Former ids that lead to it from now on.
+    pub replaces: Vec<AlertId>,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.rejects.is_empty()
+            && self.gaps.is_empty()
+            && self.calls.is_empty()
+            && self.alerts.is_empty()
+            && self.retracted.is_empty()
+            && self.positions.is_empty()
+    }
+}
+
+impl Store {
+    /// Writes a batch. On an error nothing of it is stored, and reading goes back to the stored positions.
+    pub fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
+        let seq = self.seq + 1;
+        // Dropped without commit, the transaction rolls back. Every appender is made and dropped inside it: one that
+        // outlived it would write its rows on its own.
+        let transaction = self.connection.transaction()?;
+        write(&transaction, seq, batch)?;
+        transaction.commit()?;
+        self.seq = seq;
+        Ok(())
+    }
+}
+
+fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
+    append_each(connection, "record_log", &batch.records, |appender, record| {
+        record_row::append(appender, record)
+    })?;
+    append_each(connection, "reject_log", &batch.rejects, append_reject)?;
+    append_each(connection, "gap_log", &batch.gaps, append_gap)?;
+    write_calls(connection, seq, batch)?;
+    write_alerts(connection, seq, batch)?;
+    write_outbox(connection, &batch.outbox)?;
+    append_each(connection, "position_log", &batch.positions, |appender, position| {
+        position::append(appender, seq, position)
+    })
+}
+
+/// Appends rows and flushes, so that an error shows here and not when the appender is dropped.
+fn append_each<T>(
+    connection: &Connection,
+    table: &str,
+    rows: &[T],
+    mut append: impl FnMut(&mut duckdb::Appender<'_>, &T) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut appender = connection.appender(table)?;
+    for row in rows {
+        append(&mut appender, row)?;
+    }
+    appender.flush()?;
+    Ok(())
+}
+
+fn append_reject(appender: &mut duckdb::Appender<'_>, reject: &Reject) -> Result<(), StoreError> {
+    appender.append_row([
+        number(reject.generation),
+        number(reject.offset),
+        number(reject.length),
+        text(&reject.reason),
+        text(&reject.head),
+    ])?;
+    Ok(())
+}
+
+fn append_gap(appender: &mut duckdb::Appender<'_>, gap: &Gap) -> Result<(), StoreError> {
+    appender.append_row([
+        number(gap.generation),
+        number(gap.offset),
+        number(gap.length),
+        text(gap.why),
+    ])?;
+    Ok(())
+}
+
+fn write_calls(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
+    let changes = &batch.calls;
+    let merged: HashMap<CallId, CallId> = batch.merged.iter().copied().collect();
+    let revised: Vec<_> = changes.iter().filter(|change| change.old.is_some()).collect();
+    append_each(connection, "call_superseded", &revised, |appender, change| {
+        let Some(old) = &change.old else { return Ok(()) };
+        let new = change.new.as_ref().map(|new| &new.id).or_else(|| merged.get(&old.id));
+        let new = new.map_or(NULL, |new| bytes(&new.0));
+        appender.append_row([bytes(&old.id.0), number(seq), new])?;
+        Ok(())
+    })?;
+    let standing: Vec<_> = changes.iter().filter_map(|change| change.new.as_ref()).collect();
+    append_each(connection, "call_log", &standing, |appender, call| {
+        call_row::append(appender, seq, call)
+    })
+}
+
+fn write_alerts(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
+    append_each(connection, "alert_log", &batch.alerts, |appender, row| {
+        alert_row::append(appender, seq, &row.alert)
+    })?;
+    append_each(connection, "evidence_log", &batch.alerts, |appender, row| {
+        alert_row::append_evidence(appender, seq, row)
+    })?;
+    for row in &batch.alerts {
+        // An id that stands again is no alias any more.
+        connection.execute("delete from alert_alias where old_id = ?", [bytes(&row.alert.id.0)])?;
+        for old in row.replaces.iter().filter(|old| **old != row.alert.id) {
+            connection.execute(
+                "insert into alert_alias values (?, ?, ?)",
+                [bytes(&old.0), bytes(&row.alert.id.0), number(seq)],
+            )?;
+        }
+    }
+    for (id, reason) in &batch.retracted {
+        connection.execute(
+            "insert into alert_log
+             select * replace (? as seq, ? as retracted) from alert_now where alert_id = ?",
+            [number(seq), text(reason), bytes(&id.0)],
+        )?;
+    }
+    Ok(())
+}
+
+fn write_outbox(connection: &Connection, mails: &[OutboxItem]) -> Result<(), StoreError> {
+    if mails.is_empty() {
+        return Ok(());
+    }
+    for mail in mails {
+        // A message id names alert and recipient: an alert that went and came back is not mailed twice.
+        connection.execute(
+            "insert into outbox
+             select (select coalesce(max(id), 0) + 1 from outbox), ?, ?, ?, ?
+             where not exists (from outbox where message_id = ?)",
+            [
+                bytes(&mail.alert_id.0),
+                text(&mail.recipient),
+                text(&mail.message_id),
+                time(Some(mail.created_at)),
+                text(&mail.message_id),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Puts a person's decision down.
+    pub fn decide(&mut self, decision: &super::Decision) -> Result<(), StoreError> {
+        let seq = self.seq + 1;
+        self.connection.execute(
+            "insert into decision_log values (?, ?, ?, ?, ?, ?, ?)",
+            [
+                number(seq),
+                bytes(&decision.alert_id.0),
+                time(Some(decision.at)),
+                text(&decision.who),
+                text(decision.state.as_str()),
+                optional(decision.close_reason.map(crate::model::CloseReason::as_str)),
+                text(&decision.note),
+            ],
+        )?;
+        self.seq = seq;
+        Ok(())
+    }
+
+    /// Puts down what became of an attempt to send a mail.
+    pub fn deliver(&mut self, delivery: &super::Delivery) -> Result<(), StoreError> {
+        use super::DeliveryOutcome::{Dead, Retry, Sent};
+        let (outcome, next_at, error): (_, Option<Micros>, _) = match &delivery.outcome {
+            Sent => ("sent", None, None),
+            Retry { next_at, error } => ("retry", Some(*next_at), Some(error.as_str())),
+            Dead { error } => ("dead", None, Some(error.as_str())),
+        };
+        self.connection.execute(
+            "insert into delivery_log values (?, ?, ?, ?, ?)",
+            [
+                number(delivery.outbox_id),
+                time(Some(delivery.at)),
+                text(outcome),
+                time(next_at),
+                optional(error),
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Drops what later batches made void, when nothing else is going on: the list of superseded calls stays short.
+    pub fn tidy(&mut self) -> Result<(), StoreError> {
+        let void: u64 = self.connection.query_row(
+            "select count(*) from call_superseded",
+            params![],
+            |row| row.get(0),
+        )?;
+        if void < TIDY_FROM {
+            return Ok(());
+        }
+        let transaction = self.connection.transaction()?;
+        transaction.execute_batch(
+            "delete from call_log c using call_superseded s
+             where s.call_id = c.call_id and s.before_seq > c.seq",
+        )?;
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// Void rows that are worth a clean-up.
+const TIDY_FROM: u64 = 100_000;

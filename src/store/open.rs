@@ -1,0 +1,158 @@
+//! Opening a database: its folder, its settings, its schema.
+
+use std::path::{Path, PathBuf};
+
+use duckdb::{Config, Connection, params};
+
+use super::{Reader, StoreError, migrate};
+use crate::model::Micros;
+
+/// The one writer of a database.
+pub struct Store {
+    pub(super) connection: Connection,
+    /// The number of the last committed batch; rows carry it.
+    pub(super) seq: u64,
+    reader: Reader,
+    is_new: bool,
+    hash_key: [u8; 32],
+}
+
+/// How to open a database.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    pub path: PathBuf,
+    /// False: a database that is not there is an error.
+    pub create: bool,
+    /// What DuckDB may use, such as `1GB`.
+    pub memory_max: String,
+    /// The time to note as the database's birth.
+    pub now: Micros,
+}
+
+impl Store {
+    /// Opens the database and brings its schema up to date.
+    pub fn open(options: &OpenOptions) -> Result<Self, StoreError> {
+        let path = &options.path;
+        if !options.create && !path.exists() {
+            return Err(StoreError::Missing { path: path.clone() });
+        }
+        let is_new = !path.exists();
+        if is_new && let Some(folder) = path.parent() {
+            make_private_folder(folder)?;
+        }
+        let mut connection = Connection::open_with_flags(path, settings(options)?)
+            .map_err(|source| explain_open(path, source))?;
+        make_private_file(path);
+        migrate::migrate(&mut connection)?;
+        connection.execute_batch("set enable_external_access = false")?;
+        connection.execute_batch("set lock_configuration = true")?;
+        let hash_key = hash_key(&connection, options.now)?;
+        let seq = last_seq(&connection)?;
+        let reader = Reader::new(connection.try_clone()?, path.clone());
+        Ok(Self { connection, seq, reader, is_new, hash_key })
+    }
+
+    /// A handle for reading.
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
+    }
+
+    /// True when this opening made the database: what the logs hold now is history.
+    pub const fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The key of this database's argument hashes.
+    pub const fn hash_key(&self) -> [u8; 32] {
+        self.hash_key
+    }
+
+    /// The number of the last committed batch.
+    pub const fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Writes the write-ahead log into the database file: for a clean stop and for idle moments.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        Ok(self.connection.execute_batch("checkpoint")?)
+    }
+}
+
+/// Settings of every connection. Nothing may be fetched or loaded from outside.
+fn settings(options: &OpenOptions) -> Result<Config, StoreError> {
+    Ok(Config::default()
+        .with("autoinstall_known_extensions", "false")?
+        .with("autoload_known_extensions", "false")?
+        .with("preserve_insertion_order", "false")?
+        .with("checkpoint_threshold", "64MB")?
+        .with("max_memory", &options.memory_max)?
+        .with("threads", "2")?)
+}
+
+/// DuckDB names the process that holds the lock in its message; we name it in ours.
+fn explain_open(path: &Path, source: duckdb::Error) -> StoreError {
+    let message = source.to_string();
+    if message.contains("Could not set lock") || message.contains("Conflicting lock") {
+        let pid = message
+            .split_once("PID ")
+            .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next())
+            .and_then(|digits| digits.parse().ok());
+        return StoreError::InUse { path: path.to_path_buf(), pid };
+    }
+    StoreError::Open { path: path.to_path_buf(), source }
+}
+
+fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    if folder.as_os_str().is_empty() || folder.exists() {
+        return Ok(());
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|source| StoreError::Folder { path: folder.to_path_buf(), source })
+}
+
+/// The database holds what agents did with customer data: nobody else on the machine may read it.
+fn make_private_file(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    for file in [path.to_path_buf(), path.with_extension("duckdb.wal")] {
+        if file.exists()
+            && let Err(error) =
+                std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
+        {
+            tracing::warn!(%error, file = %file.display(), "could not make the file private");
+        }
+    }
+}
+
+/// Reads the key, or makes one from the system's randomness for a new database.
+fn hash_key(connection: &Connection, now: Micros) -> Result<[u8; 32], StoreError> {
+    let known: Option<String> =
+        connection.query_row("select max(value) from meta where name = 'hash_key'", [], |row| {
+            row.get(0)
+        })?;
+    if let Some(key) = known.and_then(|text| blake3::Hash::from_hex(text).ok()) {
+        return Ok(*key.as_bytes());
+    }
+    let key: [u8; 32] = rand::random();
+    connection.execute(
+        "insert into meta values ('hash_key', ?), ('made_at', ?)",
+        params![blake3::Hash::from_bytes(key).to_hex().to_string(), now.to_rfc3339()],
+    )?;
+    Ok(key)
+}
+
+fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.query_row(
+        "select greatest(
+            (select coalesce(max(seq), 0) from position_log),
+            (select coalesce(max(seq), 0) from call_log),
+            (select coalesce(max(before_seq), 0) from call_superseded),
+            (select coalesce(max(seq), 0) from alert_log),
+            (select coalesce(max(seq), 0) from decision_log))",
+        [],
+        |row| row.get(0),
+    )?)
+}

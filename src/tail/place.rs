@@ -1,0 +1,307 @@
+//! Files not seen before: whose content is it? A copy made by a rotation, a file put back, or something new.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+
+use super::Tail;
+use super::discover::{Found, outside};
+use super::identity::{HEAD_BYTES, Head, Stamp, first_half, is_distinctive, read_up_to};
+use super::open::OpenError;
+use super::report::{Event, Problem, SourceState};
+use super::scan::Pass;
+use super::source::{Inherited, Source};
+
+/// Generations that a file is compared with, byte by byte, at most.
+const COMPARED_MAX: usize = 8;
+
+/// A file that holds only what a living one holds: nothing in it needs reading, unless the original goes.
+#[derive(Debug)]
+pub(super) struct Copy {
+    of: u64,
+    stamp: Stamp,
+}
+
+/// A file that is no known generation's by its inode.
+struct Stranger {
+    found: Found,
+    file: File,
+    stamp: Stamp,
+    head: Vec<u8>,
+}
+
+/// Whose content a stranger holds.
+enum Origin {
+    New,
+    /// The generation's: its own file is gone or holds something else now.
+    Same(u64),
+    /// As far as it goes, that of a living file.
+    Copy(u64),
+    /// The generation's up to a place, its own from there on.
+    Branch(Inherited),
+}
+
+impl Tail {
+    /// Finds a place for a file that is not a known generation's by its inode.
+    pub(super) fn place(&mut self, found: Found, pass: &mut Pass) {
+        let is_same_copy = self
+            .copies
+            .get(&found.key)
+            .is_some_and(|copy| copy.stamp == found.stamp && self.is_alive(copy.of, pass));
+        // An empty file is nobody's yet: it may be the beginning of a copy.
+        if is_same_copy || found.stamp.size == 0 {
+            return;
+        }
+        let path = found.path.clone();
+        let placed = self.open_stranger(found).and_then(|stranger| match stranger {
+            Some(stranger) => Ok(Some((self.origin(&stranger, pass)?, stranger))),
+            None => Ok(None),
+        });
+        match placed {
+            Ok(Some((Origin::New, stranger))) => self.adopt(stranger, None, pass),
+            Ok(Some((Origin::Same(generation), stranger))) => {
+                self.rebind(generation, stranger, pass)
+            }
+            Ok(Some((Origin::Copy(of), stranger))) => {
+                let copy = Copy { of, stamp: stranger.stamp };
+                if self.copies.insert(stranger.found.key, copy).is_none() {
+                    pass.events.push(Event::Copied { path, of });
+                }
+            }
+            Ok(Some((Origin::Branch(from), stranger))) => self.adopt(stranger, Some(from), pass),
+            Ok(None) | Err(OpenError::Moved | OpenError::Special) => {}
+            Err(OpenError::Outside) => pass.problems.push(outside(&path)),
+            Err(OpenError::Io(error)) => {
+                pass.problems.push(Problem::refused(path, "opened", &error));
+            }
+        }
+    }
+
+    /// None if the file was swapped since it was listed.
+    fn open_stranger(&mut self, found: Found) -> Result<Option<Stranger>, OpenError> {
+        let (file, key, stamp) = self.files.open(&found.path, &self.inside)?;
+        if key != found.key || stamp.size == 0 {
+            return Ok(None);
+        }
+        let head = read_up_to(&file, 0, HEAD_BYTES as u64)?;
+        Ok(Some(Stranger { found, file, stamp, head }))
+    }
+
+    /// Whether the generation's own file is there to be read.
+    fn is_alive(&self, generation: u64, pass: &Pass) -> bool {
+        let is_there = pass.seen.contains(&generation) || self.files.has(generation);
+        is_there
+            && !pass.lost.contains_key(&generation)
+            && self.sources.get(&generation).is_some_and(|s| s.state != SourceState::Gone)
+    }
+
+    fn origin(&mut self, stranger: &Stranger, pass: &mut Pass) -> io::Result<Origin> {
+        let heads = pass.heads.get_or_insert_with(|| Heads::of(self.sources.values()));
+        let mut alike = heads.beginning(&stranger.head);
+        let is_akin = |generation: &u64| {
+            self.sources.get(generation).is_some_and(|s| *s.stream == *stranger.found.stream)
+        };
+        // The own stream's generations first, the newest of them first of all.
+        alike.sort_by_key(|generation| (!is_akin(generation), std::cmp::Reverse(*generation)));
+        for &generation in &alike {
+            if let Some(origin) = self.succession(stranger, generation, pass)? {
+                return Ok(origin);
+            }
+        }
+        let known = self.copies.get(&stranger.found.key);
+        if let Some(copy) = known
+            && copy.stamp == stranger.stamp
+            && !self.is_alive(copy.of, pass)
+        {
+            // All of it was in the original when both were last compared.
+            let (of, until) = (copy.of, stranger.stamp.size);
+            let is_read = self.sources.get(&of).is_some_and(|s| s.read.offset > until);
+            return Ok(if is_read {
+                Origin::Branch(Inherited { of, until })
+            } else {
+                Origin::Same(of)
+            });
+        }
+        let known = known.map(|copy| copy.of);
+        // A short file's copy may be shorter than the head by now.
+        let akin = self.sources.keys().rev().filter(|g| is_akin(g) && !alike.contains(g));
+        let living: Vec<u64> = known
+            .into_iter()
+            .chain(alike.iter().copied().filter(|generation| known != Some(*generation)))
+            .chain(akin.copied())
+            .filter(|generation| self.is_alive(*generation, pass))
+            .take(COMPARED_MAX)
+            .collect();
+        for generation in living {
+            let origin = self.comparison(stranger, generation, known == Some(generation))?;
+            if let Some(origin) = origin {
+                return Ok(origin);
+            }
+        }
+        Ok(Origin::New)
+    }
+
+    /// Whether the stranger takes the place of a generation with the same head whose own file is gone.
+    fn succession(
+        &self,
+        stranger: &Stranger,
+        generation: u64,
+        pass: &Pass,
+    ) -> io::Result<Option<Origin>> {
+        let Some(source) = self.sources.get(&generation) else { return Ok(None) };
+        let is_akin = *source.stream == *stranger.found.stream;
+        let is_alive = self.is_alive(generation, pass);
+        let is_adrift = is_alive && !pass.seen.contains(&generation);
+        // What is still being written to through a deleted name is longer than any copy of it.
+        if is_alive && !(is_adrift && stranger.stamp.size >= source.size) {
+            return Ok(None);
+        }
+        let head = stranger.head.get(..source.head.len as usize).unwrap_or_default();
+        // Where nothing was read nothing can be skipped by mistake.
+        if !is_distinctive(head) && !(is_akin && source.read.offset == 0) {
+            return Ok(None);
+        }
+        if stranger.stamp.size >= source.read.offset {
+            let holds = source.read.holds_in(&stranger.file)?;
+            return Ok(holds.then_some(Origin::Same(generation)));
+        }
+        // Copied earlier than it was last read: the copy's part of it was read in the original.
+        let until = stranger.stamp.size;
+        let is_part = is_akin && source.head.is_full();
+        Ok(is_part.then_some(Origin::Branch(Inherited { of: generation, until })))
+    }
+
+    /// Compares the stranger with a living file.
+    fn comparison(
+        &mut self,
+        stranger: &Stranger,
+        generation: u64,
+        is_known_copy: bool,
+    ) -> io::Result<Option<Origin>> {
+        if self.open_again(generation).is_err() {
+            return Ok(None);
+        }
+        let Some(source) = self.sources.get(&generation) else { return Ok(None) };
+        let Some(file) = self.files.get(generation) else { return Ok(None) };
+        let common = compare(&stranger.file, file)?;
+        let head = usize::try_from(common.bytes).unwrap_or(HEAD_BYTES).min(stranger.head.len());
+        if !is_distinctive(stranger.head.get(..head).unwrap_or_default()) {
+            return Ok(None);
+        }
+        if common.bytes >= stranger.stamp.size {
+            return Ok(Some(Origin::Copy(generation)));
+        }
+        let read = source.read.offset;
+        let is_branch = is_known_copy
+            || common.bytes >= file.metadata()?.len()
+            || (read > 0 && common.bytes >= read);
+        let from = Inherited { of: generation, until: common.line_bytes };
+        Ok((is_branch && common.line_bytes > 0).then_some(Origin::Branch(from)))
+    }
+
+    /// Goes on with a generation in another file.
+    fn rebind(&mut self, generation: u64, stranger: Stranger, pass: &mut Pass) {
+        let Some(source) = self.sources.get_mut(&generation) else { return };
+        pass.lost.remove(&generation);
+        if self.by_key.get(&source.key) == Some(&generation) {
+            self.by_key.remove(&source.key);
+        }
+        source.key = stranger.found.key;
+        self.by_key.insert(source.key, generation);
+        self.copies.remove(&source.key);
+        // The original may have grown a longer head since it was copied.
+        source.head = Head::of(&stranger.head);
+        // What had been seen in the original beyond the copy's end is lost; verifying counts it.
+        source.verified = None;
+        source.forget_progress();
+        // The copy was just compared; should it have changed since, the next scan finds out.
+        source.is_stalled = !source.verify(&stranger.file).unwrap_or(false);
+        self.files.hold(generation, stranger.file);
+        self.see(generation, stranger.found, pass);
+    }
+
+    /// Makes a new generation of the stranger.
+    fn adopt(&mut self, stranger: Stranger, inherited: Option<Inherited>, pass: &mut Pass) {
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        let Stranger { found, file, stamp, head } = stranger;
+        let mut source = Source::new(generation, &found.stream, found.path.clone(), found.key);
+        source.size = stamp.size;
+        source.head = Head::of(&head);
+        source.verified = Some(stamp);
+        source.inherited = inherited;
+        if let Some(heads) = pass.heads.as_mut() {
+            heads.add(&source);
+        }
+        self.by_key.insert(source.key, generation);
+        self.copies.remove(&source.key);
+        self.sources.insert(generation, source);
+        self.files.hold(generation, file);
+        pass.events.push(Event::Discovered { generation });
+        if let Some(Inherited { of, .. }) = inherited {
+            pass.events.push(Event::Copied { path: found.path.clone(), of });
+        }
+        self.see(generation, found, pass);
+    }
+}
+
+/// Generations by their heads.
+pub(super) struct Heads {
+    by_len: BTreeMap<u32, HashMap<[u8; 16], Vec<u64>>>,
+}
+
+impl Heads {
+    fn of<'a>(sources: impl Iterator<Item = &'a Source>) -> Self {
+        let mut heads = Self { by_len: BTreeMap::new() };
+        sources.for_each(|source| heads.add(source));
+        heads
+    }
+
+    fn add(&mut self, source: &Source) {
+        let Head { len, hash } = source.head;
+        if len > 0 {
+            let same_len = self.by_len.entry(len).or_default();
+            same_len.entry(hash).or_default().push(source.generation);
+        }
+    }
+
+    /// The generations that a file with this beginning could be.
+    fn beginning(&self, bytes: &[u8]) -> Vec<u64> {
+        let mut alike = Vec::new();
+        let mut hasher = blake3::Hasher::new();
+        let mut hashed = 0;
+        for (len, same_len) in &self.by_len {
+            // Ascending: beyond this one all are too long.
+            let Some(more) = bytes.get(hashed..*len as usize) else { break };
+            hasher.update(more);
+            hashed = *len as usize;
+            alike.extend(same_len.get(&first_half(&hasher.finalize())).into_iter().flatten());
+        }
+        alike
+    }
+}
+
+/// What two files have in common from their beginnings on.
+struct Common {
+    bytes: u64,
+    /// Up to the last newline of it.
+    line_bytes: u64,
+}
+
+fn compare(left: &File, right: &File) -> io::Result<Common> {
+    const BLOCK_BYTES: u64 = 64 << 10;
+    let mut common = Common { bytes: 0, line_bytes: 0 };
+    loop {
+        let left = read_up_to(left, common.bytes, BLOCK_BYTES)?;
+        let right = read_up_to(right, common.bytes, BLOCK_BYTES)?;
+        let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
+        let block = left.get(..same).unwrap_or_default();
+        if let Some(newline) = memchr::memrchr(b'\n', block) {
+            common.line_bytes = common.bytes + newline as u64 + 1;
+        }
+        common.bytes += same as u64;
+        if (same as u64) < BLOCK_BYTES {
+            return Ok(common);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Reading on: chunks, positions, and lines found again.
+
+use std::fs::File;
+use std::io;
+
+use super::identity::{Anchor, FileKey, read_up_to};
+use super::open::{OpenError, Worth};
+use super::report::{Problem, SourceState};
+use super::skim::{Taken, take, take_rest};
+use super::source::{Cursor, Source};
+use super::{Chunk, GapWhy, Item, Tail};
+use crate::model::{Micros, Text};
+
+/// Why nothing could be read of a generation now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("there is no such generation")]
+    Unknown,
+    /// Its file holds other content now.
+    #[error("the content is gone")]
+    Changed,
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl Tail {
+    /// The generations that have unread bytes which may hold complete lines, by number. Touches no file. Empty once
+    /// everything that the last scan saw is read.
+    pub fn pending(&self) -> Vec<u64> {
+        self.sources.values().filter(|source| source.is_pending()).map(|s| s.generation).collect()
+    }
+
+    /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to complete one line. A
+    /// chunk without items says that there is none now; a problem with the file shows in the next scan.
+    pub fn read(&mut self, generation: u64, bytes_max: usize) -> Chunk {
+        let line_bytes_max = self.config.line_bytes_max;
+        self.advance(generation, |file, start, source| {
+            take(file, start, bytes_max.max(1), line_bytes_max, &mut source.skim)
+        })
+    }
+
+    /// The generations of rotated or deleted files that are read to their end, have been quiet for the grace period
+    /// and end without a newline.
+    pub fn finishable(&self, now: Micros) -> Vec<u64> {
+        let grace = self.config.grace_micros;
+        let is_due = |source: &&Source| {
+            source.state == SourceState::Rotated
+                && !source.is_stalled
+                && source.unread_bytes() > 0
+                && source.scanned >= source.size
+                && now.since(source.quiet_since) >= grace
+        };
+        self.sources.values().filter(is_due).map(|source| source.generation).collect()
+    }
+
+    /// Hands out what follows the last newline of a rotated or deleted file, as an unterminated line. Nothing if the
+    /// file is live, or has complete lines left.
+    pub fn finish(&mut self, generation: u64) -> Chunk {
+        let line_bytes_max = self.config.line_bytes_max;
+        self.advance(generation, |file, start, source| {
+            let size = file.metadata()?.len();
+            if source.state != SourceState::Rotated || source.scanned != size || size <= start {
+                let scanned = source.scanned;
+                return Ok(Taken { buffer: Vec::new(), items: Vec::new(), end: start, scanned });
+            }
+            take_rest(file, start, size, line_bytes_max, &mut source.skim)
+        })
+    }
+
+    /// Says that the store has the generation up to the cursor's offset, so that [`Tail::rewind`] goes no further back.
+    pub fn commit(&mut self, cursor: &Cursor) {
+        let Some(source) = self.sources.get_mut(&cursor.generation) else { return };
+        if (source.committed.offset..=source.read.offset).contains(&cursor.offset) {
+            source.committed = Anchor {
+                offset: cursor.offset,
+                tail_len: cursor.tail_len,
+                tail_hash: cursor.tail_hash,
+            };
+            self.rate(cursor.generation);
+        }
+    }
+
+    /// Goes back to the committed positions: everything handed out since is handed out again.
+    pub fn rewind(&mut self) {
+        self.sources.values_mut().for_each(Source::rewind);
+    }
+
+    /// The generation as committed: what to store when its path or state changed. None if it is unknown.
+    pub fn cursor(&self, generation: u64) -> Option<Cursor> {
+        let source = self.sources.get(&generation)?;
+        Some(source.cursor(source.committed))
+    }
+
+    /// The generation as it will be once the store has it up to `offset`, the end of an item handed out and not
+    /// committed. None if `offset` is no such place, or if the file cannot be read at the moment: commit nothing of it
+    /// then. Where the content is gone, the cursor says so: no file will be taken for it after a restart.
+    pub fn cursor_at(&mut self, generation: u64, offset: u64) -> Option<Cursor> {
+        let source = self.sources.get(&generation)?;
+        let (committed, read) = (source.committed, source.read);
+        let anchor = if offset == read.offset {
+            read
+        } else if offset == committed.offset {
+            committed
+        } else if (committed.offset..read.offset).contains(&offset) {
+            match self.checked(generation, |file, _| Anchor::at(file, offset)) {
+                Ok(Some(anchor)) => anchor,
+                Ok(None) | Err(ReadError::Changed) => Anchor::nowhere(offset),
+                Err(ReadError::Unknown | ReadError::Open(_) | ReadError::Io(_)) => return None,
+            }
+        } else {
+            return None;
+        };
+        self.sources.get(&generation).map(|source| source.cursor(anchor))
+    }
+
+    /// Finds a line again: the `length` bytes at `offset`, as they were read. None if the file is gone, cannot be read,
+    /// or no longer is that generation.
+    pub fn read_line(&mut self, generation: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
+        let source = self.sources.get(&generation)?;
+        let end = offset.checked_add(length)?;
+        let is_inherited = source.inherited.is_some_and(|inherited| offset < inherited.until);
+        if end > source.read.offset || is_inherited {
+            return None;
+        }
+        let bytes = self.checked(generation, |file, _| read_up_to(file, offset, length)).ok()?;
+        (bytes.len() as u64 == length).then_some(bytes)
+    }
+
+    /// Reads on by `step` and moves the read position past what it took.
+    fn advance(
+        &mut self,
+        generation: u64,
+        step: impl FnOnce(&File, u64, &mut Source) -> io::Result<Taken>,
+    ) -> Chunk {
+        let outcome = self.checked(generation, |file, source| {
+            let inherited = source.inherited.filter(|_| source.read.offset == 0);
+            let start = inherited.map_or(source.read.offset, |inherited| inherited.until);
+            let mut taken = step(file, start, source)?;
+            if let Some(inherited) = inherited {
+                let why = GapWhy::CopyOf { generation: inherited.of };
+                taken.items.insert(0, Item::Gap { offset: 0, length: inherited.until, why });
+            }
+            Ok(Anchor::at(file, taken.end)?.map(|anchor| (taken, anchor)))
+        });
+        let mut chunk = self.empty_chunk(generation);
+        let Some(source) = self.sources.get_mut(&generation) else { return chunk };
+        match outcome {
+            Ok(Some((taken, anchor))) => {
+                source.read = anchor;
+                // Shorter again already, perhaps.
+                source.scanned = taken.scanned.min(source.size);
+                chunk.end = taken.end;
+                chunk.buffer = taken.buffer;
+                chunk.items = taken.items;
+            }
+            // Shrinking while it is read: the next scan finds out what became of it.
+            Ok(None) | Err(ReadError::Changed | ReadError::Unknown) => source.is_stalled = true,
+            Err(ReadError::Open(OpenError::Moved)) => source.is_stalled = true,
+            Err(ReadError::Open(OpenError::Io(error)) | ReadError::Io(error)) => {
+                source.is_stalled = true;
+                self.read_problems.push(Problem::refused(&source.path, "read", &error));
+            }
+            Err(ReadError::Open(OpenError::Outside | OpenError::Special)) => {
+                source.is_stalled = true;
+                self.read_problems.push(super::discover::outside(&source.path));
+            }
+        }
+        chunk
+    }
+
+    fn empty_chunk(&self, generation: u64) -> Chunk {
+        let source = self.sources.get(&generation);
+        let start = source.map_or(0, |source| source.read.offset);
+        Chunk {
+            generation,
+            stream: source.map_or_else(|| "".into(), |source| Text::clone(&source.stream)),
+            start,
+            end: start,
+            buffer: Vec::new(),
+            items: Vec::new(),
+        }
+    }
+
+    /// Does some reading in the generation's file, and then makes sure that the file was the generation's all along: a
+    /// change before or while it was read shows afterwards.
+    fn checked<T>(
+        &mut self,
+        generation: u64,
+        work: impl FnOnce(&File, &mut Source) -> io::Result<T>,
+    ) -> Result<T, ReadError> {
+        self.open_again(generation)?;
+        let source = self.sources.get_mut(&generation).ok_or(ReadError::Unknown)?;
+        let file = self.files.get(generation).ok_or(OpenError::Moved)?;
+        let outcome = work(file, source)?;
+        if source.verify_change(file)? { Ok(outcome) } else { Err(ReadError::Changed) }
+    }
+
+    /// Makes sure that the generation's file is open.
+    pub(super) fn open_again(&mut self, generation: u64) -> Result<(), ReadError> {
+        let source = self.sources.get(&generation).ok_or(ReadError::Unknown)?;
+        if source.state == SourceState::Gone {
+            return Err(ReadError::Changed);
+        }
+        if self.files.has(generation) {
+            return Ok(());
+        }
+        let (path, key): (_, FileKey) = (source.path.clone(), source.key);
+        let (file, opened, _) = self.files.open(&path, &self.inside)?;
+        if opened != key {
+            return Err(OpenError::Moved.into());
+        }
+        self.files.hold(generation, file);
+        self.rate(generation);
+        Ok(())
+    }
+
+    /// Tells the open files what the generation's is worth.
+    pub(super) fn rate(&mut self, generation: u64) {
+        let Some(source) = self.sources.get(&generation) else { return };
+        let worth = if source.is_adrift {
+            Worth::Adrift
+        } else if source.committed.offset >= source.size {
+            Worth::Drained
+        } else {
+            Worth::Reopenable
+        };
+        self.files.rate(generation, worth);
+    }
+}

@@ -1,0 +1,225 @@
+//! One generation: whose content it is, where its file is, and how far it was read.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use super::SourceStatus;
+use super::identity::{Anchor, FileKey, Head, Stamp, Verdict, decide, key_and_stamp};
+use super::report::SourceState;
+use super::skim::Skim;
+use crate::model::{Micros, Text};
+
+/// What the store remembers of one generation, and gives back at the next start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    pub generation: u64,
+    pub stream: String,
+    pub path: PathBuf,
+    pub dev: u64,
+    pub inode: u64,
+    /// Bytes read and stored: `[0, offset)`.
+    pub offset: u64,
+    /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with the file up to 4096.
+    pub head_len: u32,
+    pub head_hash: [u8; 16],
+    /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256) says that the
+    /// content was gone when the cursor was made, so that no file will be taken for it.
+    pub tail_len: u32,
+    pub tail_hash: [u8; 16],
+    pub state: SourceState,
+    /// Bytes in the file when it was last looked at.
+    pub size: u64,
+}
+
+/// One generation in memory.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) generation: u64,
+    pub(super) stream: Text,
+    pub(super) path: PathBuf,
+    pub(super) key: FileKey,
+    pub(super) state: SourceState,
+    pub(super) size: u64,
+    pub(super) head: Head,
+    /// How far bytes were handed out.
+    pub(super) read: Anchor,
+    /// How far the store has them.
+    pub(super) committed: Anchor,
+    /// Nothing in `[read, scanned)` can be handed out yet: no line ends there.
+    pub(super) scanned: u64,
+    /// A long line or a hole that is being streamed over.
+    pub(super) skim: Option<Skim>,
+    /// What a copy shares with its original, handed out as a gap before anything else.
+    pub(super) inherited: Option<Inherited>,
+    /// The content was verified while the file had this stamp.
+    pub(super) verified: Option<Stamp>,
+    /// The stamp was still the same at a later look, so that no change can hide behind a coarse clock.
+    pub(super) is_settled: bool,
+    /// Not found at any path; read through the file held open, as long as it is.
+    pub(super) is_adrift: bool,
+    /// Reading failed or found other content: wait for the next scan.
+    pub(super) is_stalled: bool,
+    /// Scans in a row that found neither path nor open file.
+    pub(super) missed: u32,
+    /// Bytes seen and then cut off, not yet reported.
+    pub(super) lost_bytes: u64,
+    /// When the size last changed, by the clock of the scans.
+    pub(super) quiet_since: Micros,
+    pub(super) quiet_size: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Inherited {
+    pub(super) of: u64,
+    pub(super) until: u64,
+}
+
+impl Source {
+    /// A generation that begins with its file.
+    pub(super) fn new(generation: u64, stream: &str, path: PathBuf, key: FileKey) -> Self {
+        Self {
+            generation,
+            stream: stream.into(),
+            path,
+            key,
+            state: SourceState::Live,
+            size: 0,
+            head: Head::of(&[]),
+            read: Anchor::START,
+            committed: Anchor::START,
+            scanned: 0,
+            skim: None,
+            inherited: None,
+            verified: None,
+            is_settled: false,
+            is_adrift: false,
+            is_stalled: false,
+            missed: 0,
+            lost_bytes: 0,
+            quiet_since: Micros::default(),
+            quiet_size: 0,
+        }
+    }
+
+    pub(super) fn restored(cursor: Cursor) -> Self {
+        let key = FileKey { dev: cursor.dev, inode: cursor.inode };
+        let anchor = Anchor {
+            offset: cursor.offset,
+            tail_len: cursor.tail_len,
+            tail_hash: cursor.tail_hash,
+        };
+        Self {
+            state: cursor.state,
+            size: cursor.size,
+            head: Head { len: cursor.head_len, hash: cursor.head_hash },
+            read: anchor,
+            committed: anchor,
+            scanned: cursor.offset,
+            // Nothing of it can be read before a scan has found its file again.
+            is_stalled: true,
+            ..Self::new(cursor.generation, &cursor.stream, cursor.path, key)
+        }
+    }
+
+    /// Describes it as committed to `anchor`.
+    pub(super) fn cursor(&self, anchor: Anchor) -> Cursor {
+        Cursor {
+            generation: self.generation,
+            stream: self.stream.to_string(),
+            path: self.path.clone(),
+            dev: self.key.dev,
+            inode: self.key.inode,
+            offset: anchor.offset,
+            head_len: self.head.len,
+            head_hash: self.head.hash,
+            tail_len: anchor.tail_len,
+            tail_hash: anchor.tail_hash,
+            state: self.state,
+            size: self.size,
+        }
+    }
+
+    pub(super) fn status(&self) -> SourceStatus {
+        SourceStatus {
+            generation: self.generation,
+            stream: Text::clone(&self.stream),
+            path: self.path.clone(),
+            state: self.state,
+            size: self.size,
+            read: self.read.offset,
+            committed: self.committed.offset,
+        }
+    }
+
+    /// Bytes seen but not read.
+    pub(super) fn unread_bytes(&self) -> u64 {
+        self.size.saturating_sub(self.read.offset)
+    }
+
+    /// Whether reading could hand out more than at the last try.
+    pub(super) fn is_pending(&self) -> bool {
+        self.state != SourceState::Gone && !self.is_stalled && self.size > self.scanned
+    }
+
+    /// Looks at the file and, if it changed since it was last verified, at its content. False: it holds other content,
+    /// and whatever was just read from it is not this generation's.
+    pub(super) fn verify(&mut self, file: &File) -> io::Result<bool> {
+        let (_, stamp) = key_and_stamp(&file.metadata()?);
+        if self.verified == Some(stamp) && self.is_settled {
+            return Ok(true);
+        }
+        self.verify_content(file, stamp)
+    }
+
+    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads between two scans.
+    pub(super) fn verify_change(&mut self, file: &File) -> io::Result<bool> {
+        let (_, stamp) = key_and_stamp(&file.metadata()?);
+        if self.verified == Some(stamp) {
+            return Ok(true);
+        }
+        self.verify_content(file, stamp)
+    }
+
+    fn verify_content(&mut self, file: &File, stamp: Stamp) -> io::Result<bool> {
+        if self.inherited.is_some_and(|inherited| stamp.size < inherited.until) {
+            return Ok(false);
+        }
+        let Verdict::Same(head) = decide(file, stamp.size, &self.head, &self.read)? else {
+            return Ok(false);
+        };
+        self.head = head;
+        self.is_settled = self.verified == Some(stamp);
+        self.verified = Some(stamp);
+        if stamp.size < self.size {
+            self.lost_bytes += self.size - stamp.size;
+            self.forget_progress();
+        }
+        self.size = stamp.size;
+        Ok(true)
+    }
+
+    /// Forgets what was found beyond the read position.
+    pub(super) fn forget_progress(&mut self) {
+        self.scanned = self.read.offset;
+        self.skim = None;
+    }
+
+    /// Goes back to what the store has.
+    pub(super) fn rewind(&mut self) {
+        if self.state == SourceState::Gone {
+            // What was handed out and not stored cannot be read again.
+            self.lost_bytes += self.read.offset - self.committed.offset;
+        }
+        self.read = self.committed;
+        self.forget_progress();
+    }
+
+    /// Notes the size for the grace period.
+    pub(super) fn note_quiet(&mut self, now: Micros) {
+        if self.size != self.quiet_size {
+            self.quiet_size = self.size;
+            self.quiet_since = now;
+        }
+    }
+}
