@@ -27,6 +27,8 @@ pub(crate) enum WebError {
     OtherHost,
     #[error("too many wrong tokens")]
     TooManyLogins,
+    #[error("too many pages are open")]
+    TooManyListeners,
     #[error("the database did not answer in time")]
     Slow,
     #[error("reading failed")]
@@ -59,7 +61,9 @@ impl WebError {
             Self::OtherSite => StatusCode::FORBIDDEN,
             Self::OtherHost => StatusCode::MISDIRECTED_REQUEST,
             Self::TooManyLogins => StatusCode::TOO_MANY_REQUESTS,
-            Self::Slow | Self::Desk(DeskError::Stopped) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyListeners | Self::Slow | Self::Desk(DeskError::Stopped) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Store(_) | Self::Task(_) | Self::Desk(DeskError::Failed(_)) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
@@ -96,6 +100,7 @@ impl WebError {
                 "Too many wrong tokens",
                 "Wait a minute, then sign in with the link that the daemon prints when it starts.",
             ),
+            Self::TooManyListeners => ("Too many open pages", "Close some of them."),
             Self::Slow => (
                 "The database is busy",
                 "Try again in a moment, or choose a shorter time range. While history is \

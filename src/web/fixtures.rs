@@ -29,7 +29,8 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn alerts(&self, filter: &AlertFilter) -> Vec<AlertView> {
         let within = |alert: &&AlertView| {
-            filter.actor.as_ref().is_none_or(|actor| *actor == alert.actor)
+            filter.after_seq.is_none_or(|after| alert.seq > after)
+                && filter.actor.as_ref().is_none_or(|actor| *actor == alert.actor)
                 && filter.from.is_none_or(|from| alert.last_seen.is_some_and(|last| last >= from))
                 && filter.to.is_none_or(|to| alert.first_seen.is_some_and(|first| first <= to))
         };

@@ -1,6 +1,6 @@
 //! `GET /`: the incidents, the one last seen first.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -14,15 +14,15 @@ use super::histogram::{self, Histogram};
 use super::incident::{Incident, group, sort_key};
 use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
 use super::state::Shared;
-use crate::model::{AlertState, AlertView, Level, Micros};
+use crate::model::{AlertId, AlertState, AlertView, Level, Micros, Totals};
 use crate::store::{AlertFilter, StoreError};
 
 /// Incidents on one page.
 const PAGE_ROWS: usize = 50;
 /// Alerts that one list is made from; older ones need a time range.
 const ALERTS_MAX: usize = 2000;
-/// Alerts of one incident that are opened to name its tools.
-const OPENED_MAX: usize = 4;
+/// Alerts read at once to name the tools of one page.
+const OPENED_MAX: usize = 300;
 /// Names shown in one cell.
 const NAMES_MAX: usize = 4;
 
@@ -98,8 +98,7 @@ struct Found {
     matching: usize,
     is_cut: bool,
     more: bool,
-    calls: u64,
-    all_alerts: u64,
+    totals: Option<Totals>,
 }
 
 pub(crate) async fn show(
@@ -153,22 +152,43 @@ fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> 
     let more = page.len() > PAGE_ROWS;
     page.truncate(PAGE_ROWS);
     if filter.text.is_none() {
-        page = page.into_iter().map(|incident| open(rows, incident)).collect::<Result<_, _>>()?;
+        page = open(rows, page)?;
     }
-    let totals = rows.totals()?;
-    let (calls, all_alerts) = (totals.calls, totals.alerts);
-    Ok(Found { alerts: drawn, page, matching, is_cut, more, calls, all_alerts })
+    // Counting everything takes time and is only told where there is nothing to list.
+    let totals = if page.is_empty() { Some(rows.totals()?) } else { None };
+    Ok(Found { alerts: drawn, page, matching, is_cut, more, totals })
 }
 
-/// The incident with the evidence of its first few alerts, for the names of servers and tools.
-fn open(rows: &Rows, incident: Incident) -> Result<Incident, StoreError> {
-    let mut alerts = incident.into_alerts();
-    for alert in alerts.iter_mut().take(OPENED_MAX) {
-        if let Some(full) = rows.alert(alert.id)?.filter(|full| full.id == alert.id) {
-            *alert = full;
+/// The incidents with the evidence of their alerts, for the names of servers and tools. One read of
+/// the page's stretch of time finds most of them; leading alerts that it misses are read one by one.
+fn open(rows: &Rows, page: Vec<Incident>) -> Result<Vec<Incident>, StoreError> {
+    let around = AlertFilter {
+        from: page.iter().filter_map(Incident::first_seen).min(),
+        to: page.iter().filter_map(Incident::last_seen).max(),
+        limit: Some(OPENED_MAX),
+        with_evidence: true,
+        ..AlertFilter::default()
+    };
+    let found = if page.is_empty() { Vec::new() } else { rows.alerts(&around)? };
+    let mut found: HashMap<AlertId, AlertView> =
+        found.into_iter().map(|alert| (alert.id, alert)).collect();
+    let mut opened = Vec::with_capacity(page.len());
+    for incident in page {
+        let lead = incident.lead().id;
+        let mut alerts = incident.into_alerts();
+        for alert in &mut alerts {
+            let full = match found.remove(&alert.id) {
+                Some(full) => Some(full),
+                None if alert.id == lead => rows.alert(lead)?,
+                None => None,
+            };
+            if let Some(full) = full.filter(|full| full.id == alert.id) {
+                *alert = full;
+            }
         }
+        opened.push(Incident::of(alerts));
     }
-    Ok(Incident::of(alerts))
+    Ok(opened)
 }
 
 fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
@@ -184,6 +204,7 @@ fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
         let names = filter.ignored.join(", ");
         notes.push(Shown::new(&format!("Not understood and left out of the filter: {names}.")));
     }
+    let calls_read = found.totals.as_ref().map_or(0, |totals| totals.calls);
     ListPage {
         summary: Shown::new(&format!(
             "{} shown of {}",
@@ -202,8 +223,8 @@ fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
             .filter(|_| found.more)
             .map(|last| filter.address_after(sort_key(last))),
         newest: filter.before.map(|_| filter.address()),
-        is_untouched: found.all_alerts == 0,
-        calls: Shown::new(&counted(found.calls, "call")),
+        is_untouched: found.totals.as_ref().is_some_and(|totals| totals.alerts == 0),
+        calls: Shown::new(&counted(calls_read, "call")),
         frame,
         rows,
     }

@@ -19,6 +19,7 @@ use super::state::{Shared, WebState};
 use super::{Health, routes};
 use crate::model::{AlertState, Label, LabelSource, Labels, Tri};
 
+mod database;
 mod hostile;
 mod pages;
 mod security;
@@ -44,12 +45,16 @@ struct Answer {
 
 impl Site {
     fn new(fixture: Fixture) -> Self {
+        Self::over(Rows::Fixed(Arc::new(fixture)))
+    }
+
+    fn over(rows: Rows) -> Self {
         let bound = HOST.parse().unwrap();
         let healthy = Health { last_batch_at: Some(START), ..Health::default() };
         let (health, health_seen) = watch::channel(healthy);
         let (news, news_seen) = watch::channel(6);
         let state = Arc::new(WebState {
-            reading: Reading::new(Rows::Fixed(Arc::new(fixture))),
+            reading: Reading::new(rows),
             writing: Writing::Fixed(std::sync::Mutex::default()),
             session: Session::new(TOKEN, bound),
             hosts: HostList::new(bound, &[]),

@@ -7,7 +7,6 @@
   const liveText = document.getElementById('live-text');
   if (!news || !live || !liveText) return;
 
-  const seen = Number(page.dataset.seq);
   const title = document.title;
   const show = (state, text) => {
     live.dataset.live = state;
@@ -22,15 +21,16 @@
   };
 
   if ('EventSource' in window) {
-    const events = new EventSource('/events');
+    const events = new EventSource(`/events?after=${Number(page.dataset.seq)}`);
     events.addEventListener('open', () => show('on', 'live'));
     events.addEventListener('error', () => {
       const gone = events.readyState === EventSource.CLOSED;
       show('off', gone ? 'not live: reload the page' : 'connection lost, trying again');
     });
     events.addEventListener('news', (event) => {
-      const fresh = Number(event.data) - seen;
-      if (fresh > 0) announce(`${fresh} new or changed – show`, `(${fresh}) `);
+      const fresh = Number(event.data);
+      const many = fresh >= 1000 ? '+' : '';
+      if (fresh > 0) announce(`${fresh}${many} new or changed – show`, `(${fresh}${many}) `);
     });
     events.addEventListener('alarms', (event) => {
       if (Number(event.data) > Number(page.dataset.alarms)) {
