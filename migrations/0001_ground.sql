@@ -35,7 +35,7 @@ create table record_log (
     idx uinteger not null,
     length ubigint not null,
     stream varchar not null,
-    at timestamp,
+    time timestamp,
     time_quality varchar not null,
     dialect varchar not null,
     witness varchar not null,
@@ -81,7 +81,7 @@ create table call_log (
     -- The batch that wrote the row.
     seq ubigint not null,
     call_id blob not null,
-    at timestamp,
+    time timestamp,
     ended timestamp,
     stream varchar not null,
     -- The lead witness's first record.
@@ -159,7 +159,7 @@ create table alert_alias (old_id blob not null, new_id blob not null, seq ubigin
 create table decision_log (
     seq ubigint not null,
     alert_id blob not null,
-    at timestamp not null,
+    time timestamp not null,
     who varchar not null,
     state varchar not null,
     close_reason varchar,
@@ -178,7 +178,7 @@ create table outbox (
 -- What became of each attempt to send one.
 create table delivery_log (
     outbox_id ubigint not null,
-    at timestamp not null,
+    time timestamp not null,
     outcome varchar not null,
     next_at timestamp,
     error varchar

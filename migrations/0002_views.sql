@@ -6,7 +6,7 @@ from position_log
 qualify row_number() over (partition by generation order by seq desc) = 1;
 
 create view records as
-select r.generation, r."offset", r.idx as "index", r.length, r.stream, r.at, r.time_quality, r.dialect, r.witness, r.kind,
+select r.generation, r."offset", r.idx as "index", r.length, r.stream, r.time, r.time_quality, r.dialect, r.witness, r.kind,
        r.class as outcome, r.code, r.detail, r.tool, r.server, r.args, r.request_id, r.group_id, r.trace_id, r.principal,
        r.client, r.tenant, r.session, r.duration_ms, r.flags, r.extra
 from record_log r;
@@ -21,7 +21,7 @@ select c.* from call_log c
 where not exists (from call_superseded s where s.call_id = c.call_id and s.before_seq > c.seq);
 
 create view calls as
-select lower(hex(call_id)) as call_id, at, ended, tool, server, principal, client, actor, tenant, session, class as outcome,
+select lower(hex(call_id)) as call_id, time, ended, tool, server, principal, client, actor, tenant, session, class as outcome,
        code, decision, ran, duration_ms, ask_to_answer_ms, args, flags, request_id, group_id, trace_id, witnesses,
        discrepancies, stream, generation, "offset", length
 from call_now;
@@ -29,16 +29,16 @@ from call_now;
 -- A session is a run of calls of one session key with gaps of at most 30 minutes.
 create view sessions as
 with marked as (
-    select *, coalesce(at - lag(at) over by_key > interval 30 minutes, true)::int as starts
-    from call_now where at is not null
-    window by_key as (partition by session order by at, stream, generation, "offset")
+    select *, coalesce(time - lag(time) over by_key > interval 30 minutes, true)::int as starts
+    from call_now where time is not null
+    window by_key as (partition by session order by time, stream, generation, "offset")
 ), numbered as (
-    select *, sum(starts) over (partition by session order by at, stream, generation, "offset"
+    select *, sum(starts) over (partition by session order by time, stream, generation, "offset"
                                 rows unbounded preceding) as run
     from marked
 )
-select left(sha256(session || ':' || lower(hex(arg_min(call_id, (at, stream, generation, "offset"))))), 32) as session_id,
-       session, min(actor) as actor, min(at) as first_at, max(coalesce(ended, at)) as last_at, count(*) as calls
+select left(sha256(session || ':' || lower(hex(arg_min(call_id, (time, stream, generation, "offset"))))), 32) as session_id,
+       session, min(actor) as actor, min(time) as first_at, max(coalesce(ended, time)) as last_at, count(*) as calls
 from numbered group by session, run;
 
 create view alert_now as

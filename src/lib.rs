@@ -7,6 +7,10 @@
 
 /// What a tool can do: the shipped labels, the operator's, and guesses by name.
 pub mod catalogue;
+/// The command line, one file per subcommand.
+pub mod cli;
+/// Stub.
+pub mod config;
 /// Records to calls.
 pub mod correlate;
 /// Clock, threads and signals; wires the parts.
@@ -15,6 +19,8 @@ pub mod daemon;
 pub mod detect;
 /// Bytes to records, one file per log format.
 pub mod dialects;
+/// What people decided, hash-chained and synced, outside the database.
+pub mod journal;
 /// Secrets are masked here before anything is stored.
 pub mod mask;
 /// The words of the project as types.

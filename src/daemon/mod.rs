@@ -1,9 +1,16 @@
 //! Clock, threads and signals: the only place that knows them. It wires the parts and drives the pipeline.
 
 mod clock;
+pub mod control;
+mod drive;
 mod evidence;
 mod intake;
 mod pipeline;
+mod scan;
+mod watch;
 
 pub use clock::now;
-pub(crate) use pipeline::{Pipeline, Setup, Step};
+pub(crate) use pipeline::{Pipeline, Setup};
+pub(crate) use scan::scan;
+pub use scan::{Progress, ScanOutcome};
+pub(crate) use watch::{WatchSetup, watch};

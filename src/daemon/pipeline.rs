@@ -10,7 +10,7 @@ use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, History, HistoryNeed, KnownAlert, RuleSet};
 use crate::dialects::Parser;
 use crate::model::{
-    Alert, AlertChange, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record, Text,
+    Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
@@ -90,6 +90,22 @@ impl Pipeline {
 
     pub(crate) fn reader(&self) -> Reader {
         self.reader.clone()
+    }
+
+    /// Reads through this handle from now on: the one that others hold too.
+    pub(crate) fn read_with(&mut self, reader: Reader) {
+        self.reader = reader;
+    }
+
+    /// The number of the last stored batch.
+    pub(crate) const fn seq(&self) -> u64 {
+        self.store.seq()
+    }
+
+    /// Bytes that the files hold beyond what is stored.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        let unread = |status: SourceStatus| status.size.saturating_sub(status.committed);
+        self.intake.status().into_iter().map(unread).sum()
     }
 
     pub(crate) fn status(&self) -> Vec<SourceStatus> {
@@ -245,12 +261,12 @@ impl Pipeline {
         }));
     }
 
-    pub(crate) fn decide(&mut self, decision: &Decision) -> Result<bool, StoreError> {
-        if !self.store.knows_alert(decision.alert_id)? {
-            return Ok(false);
-        }
-        self.store.decide(decision)?;
-        Ok(true)
+    pub(crate) fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {
+        self.store.knows_alert(id)
+    }
+
+    pub(crate) fn decide(&mut self, decision: &Decision) -> Result<(), StoreError> {
+        self.store.decide(decision)
     }
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {

@@ -14,7 +14,7 @@ use crate::model::{
 };
 
 /// The columns in the order of [`from_row`].
-pub(super) const COLUMNS: &str = "call_id, at, ended, stream, generation, \"offset\", idx, length, \
+pub(super) const COLUMNS: &str = "call_id, time, ended, stream, generation, \"offset\", idx, length, \
     witness, dialect, tool, server, principal, client, actor, tenant, session, class, code, \
     decision, ran, duration_ms, ask_to_answer_ms, args, flags, also, request_id, group_id, \
     trace_id, sightings, discrepancies";

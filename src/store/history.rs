@@ -49,8 +49,8 @@ impl Store {
             Whose::Proxy(name) => ("stream = ? and dialect = 'stdio-proxy'", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from record_log where at between ? and ? and {condition}
-             order by at, stream, generation, \"offset\", idx",
+            "select {} from record_log where time between ? and ? and {condition}
+             order by time, stream, generation, \"offset\", idx",
             record_row::COLUMNS
         ))?;
         let rows = statement.query_map(span(need, name), record_row::from_row)?;
@@ -69,10 +69,10 @@ impl Store {
             }
         }
         if need.from.is_some() {
-            sql.push_str(" and at >= ?");
+            sql.push_str(" and time >= ?");
             values.push(time(need.from));
         }
-        sql.push_str(" order by at, stream, generation, \"offset\", idx");
+        sql.push_str(" order by time, stream, generation, \"offset\", idx");
         let mut statement = self.connection.prepare(&sql)?;
         let rows = statement.query_map(params_from_iter(values), call_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -85,7 +85,7 @@ impl Store {
             Whose::Proxy(name) => ("stream = ?", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now where at between ? and ? and {condition}",
+            "select {} from call_now where time between ? and ? and {condition}",
             call_row::COLUMNS
         ))?;
         let rows = statement.query_map(span(need, name), call_row::from_row)?;

@@ -22,6 +22,7 @@ pub use batch::{AlertRow, Batch, Gap};
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
 pub use history::{CallNeed, RecordNeed, StoredAlert, Whose};
+pub(crate) use open::make_private_folder;
 pub use open::{OpenOptions, Store};
 pub use position::Position;
 pub use query::Answer;

@@ -102,7 +102,8 @@ fn explain_open(path: &Path, source: duckdb::Error) -> StoreError {
     StoreError::Open { path: path.to_path_buf(), source }
 }
 
-fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
+/// Makes a folder, and those above it, that only its owner can look into; one that is there stays as it is.
+pub(crate) fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
     if folder.as_os_str().is_empty() || folder.exists() {
         return Ok(());

@@ -64,12 +64,12 @@ impl Store {
 
     /// The newest time of any record that is not ahead of `now`, if any has one.
     pub fn newest_record_at(&self, now: Micros) -> Result<Option<Micros>, StoreError> {
-        self.newest("select max(at) from record_log where at <= ?", now.plus(Micros::MINUTE))
+        self.newest("select max(time) from record_log where time <= ?", now.plus(Micros::MINUTE))
     }
 
     /// The newest time of any call, those ahead of the clock included.
     pub fn newest_call_at(&self) -> Result<Option<Micros>, StoreError> {
-        self.newest("select max(at) from call_log where at <= ?", Micros(i64::MAX - 1))
+        self.newest("select max(time) from call_log where time <= ?", Micros(i64::MAX - 1))
     }
 
     fn newest(&self, sql: &str, until: Micros) -> Result<Option<Micros>, StoreError> {

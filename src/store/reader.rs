@@ -26,7 +26,7 @@ struct Shared {
 }
 
 /// Which alerts to list; empty fields do not restrict.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct AlertFilter {
     pub rule: Option<String>,
     pub level_min: Option<Level>,
@@ -55,6 +55,18 @@ pub struct CallFilter {
 impl Reader {
     pub(super) fn new(template: Connection, path: PathBuf) -> Self {
         Self { shared: Arc::new(Shared { idle: Mutex::new(vec![template]), path }) }
+    }
+
+    /// Closes every idle connection, so that a broken database can be opened again.
+    pub(crate) fn let_go(&self) {
+        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Reads through another handle's connections from now on.
+    pub(crate) fn adopt(&self, other: &Self) {
+        let fresh =
+            std::mem::take(&mut *other.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 
     /// Newest (highest `seq`) first.
@@ -131,7 +143,7 @@ impl Reader {
     pub fn calls(&self, filter: &CallFilter) -> Result<Vec<Call>, StoreError> {
         self.with(|connection| {
             let mut sql =
-                format!("select {} from call_now where at is not null", call_row::COLUMNS);
+                format!("select {} from call_now where time is not null", call_row::COLUMNS);
             let mut values = Vec::new();
             if let Some(actor) = &filter.actor {
                 sql.push_str(" and actor = ?");
@@ -142,14 +154,14 @@ impl Reader {
                 values.push(text(session));
             }
             if filter.from.is_some() {
-                sql.push_str(" and at >= ?");
+                sql.push_str(" and time >= ?");
                 values.push(time(filter.from));
             }
             if filter.to.is_some() {
-                sql.push_str(" and at <= ?");
+                sql.push_str(" and time <= ?");
                 values.push(time(filter.to));
             }
-            sql.push_str(" order by at, stream, generation, \"offset\", idx limit ?");
+            sql.push_str(" order by time, stream, generation, \"offset\", idx limit ?");
             values.push(number(filter.limit as u64));
             let mut statement = connection.prepare(&sql)?;
             let rows = statement.query_map(params_from_iter(values), call_row::from_row)?;
@@ -162,7 +174,7 @@ impl Reader {
         let sql = format!(
             "select {}, (select path from sources s where s.generation = r.generation)
              from record_log r
-             where generation = ? and \"offset\" = ? and idx = ? and (at = ? or at is null)",
+             where generation = ? and \"offset\" = ? and idx = ? and (time = ? or time is null)",
             record_row::COLUMNS
         );
         self.with(|connection| {
@@ -312,12 +324,12 @@ const IDLE_MAX: usize = 8;
 const TOTALS: &str = "select
     (select count(*) from record_log), (select count(*) from call_now), (select count(*) from reject_log),
     (select count(*) from alert_now where alert_id not in (select old_id from alert_alias)),
-    (select min(at) from call_log), (select max(at) from call_log),
+    (select min(at) from call_log), (select max(time) from call_log),
     (select coalesce(max(seq), 0) from alert_log),
     (select count(*) from outbox o where not exists
         (from delivery_log d where d.outbox_id = o.id and d.outcome in ('sent', 'dead'))),
     (select count(distinct outbox_id) from delivery_log where outcome = 'dead'),
-    (select arg_max(error, at) from delivery_log where error is not null)";
+    (select arg_max(error, time) from delivery_log where error is not null)";
 
 const OUTBOX_DUE: &str = "select o.id, o.alert_id, o.recipient, o.message_id, o.created_at,
         count(d.outbox_id)::uinteger
@@ -422,7 +434,7 @@ impl Decisions {
             .query_map([], |row| Ok((AlertId(get_id(row, 0)?), AlertId(get_id(row, 1)?))))?
             .collect::<Result<_, _>>()?;
         let mut statement = connection.prepare_cached(
-            "select alert_id, at, who, state, close_reason, note from decision_log order by seq",
+            "select alert_id, time, who, state, close_reason, note from decision_log order by seq",
         )?;
         let made = statement
             .query_map([], |row| {

@@ -12,7 +12,7 @@ use crate::model::{
 };
 
 /// The columns in the order of [`from_row`].
-pub(super) const COLUMNS: &str = "generation, \"offset\", idx, length, stream, at, time_quality, \
+pub(super) const COLUMNS: &str = "generation, \"offset\", idx, length, stream, time, time_quality, \
     dialect, witness, kind, class, code, detail, tool, server, args, request_id, group_id, \
     trace_id, principal, client, tenant, session, duration_ms, flags, also, extra";
 

@@ -1,0 +1,28 @@
+//! `calltrail check-config`: every problem at once, or what is in force.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::failure::Failure;
+use super::{Common, setup};
+use crate::config;
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Print an annotated example instead
+    #[arg(long)]
+    example: bool,
+}
+
+pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    if args.example {
+        out.write_all(config::EXAMPLE.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let config = common.config()?;
+    // What the configuration names has to be good as well.
+    setup::rules(&config)?;
+    setup::catalogue(&config)?;
+    out.write_all(config.to_masked_toml().as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}

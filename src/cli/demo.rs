@@ -1,0 +1,76 @@
+//! `calltrail demo`: a realistic attack, written live into a folder of its own, and watched.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::failure::Failure;
+use super::{Common, watch};
+use crate::daemon::now;
+use crate::model::Micros;
+use crate::simulate::{SimLine, Story};
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Where the dashboard listens; without it, the configured address or any free port
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// How many times faster than life the story is told
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=60))]
+    speed: u32,
+    /// Another seed tells it with other people
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    let mut config = common.config_with(args.listen.clone())?;
+    if args.listen.is_none() && std::net::TcpListener::bind(&config.web.listen).is_err() {
+        // A demo next to a real daemon must simply work.
+        config.web.listen = "127.0.0.1:0".to_owned();
+        config.web.base_url = None;
+    }
+    let folder = tempfile::Builder::new().prefix("calltrail-demo-").tempdir()?;
+    let logs = folder.path().join("logs");
+    std::fs::create_dir(&logs)?;
+    let database =
+        common.db.clone().unwrap_or_else(|| folder.path().join("state").join("demo.duckdb"));
+    let setup = watch::prepare(&config, vec![logs.clone()], &database)?;
+    let story = Story::new(args.seed);
+    let speed = args.speed;
+    let answer = watch::serve(setup, |address, token| {
+        writeln!(
+            out,
+            "A story of an agent and a poisoned web page is being written to {}.",
+            logs.display()
+        )?;
+        writeln!(out, "The first alert comes after a few seconds. Stop with Ctrl-C.")?;
+        watch::announce(out, &config, address, token)?;
+        std::thread::Builder::new().name("story".to_owned()).spawn(move || {
+            if let Err(error) = tell(&story, speed, &logs) {
+                tracing::warn!(%error, "the story could not be written to its end");
+            }
+        })?;
+        Ok(())
+    });
+    drop(folder);
+    answer
+}
+
+/// Writes each line when its time has come, as the programs of the story would.
+fn tell(story: &Story, speed: u32, logs: &Path) -> std::io::Result<()> {
+    let start = now().plus(Micros::SECOND);
+    for SimLine { at_write, file, text } in story.lines(start, speed) {
+        let wait = at_write.since(now());
+        std::thread::sleep(Duration::from_micros(u64::try_from(wait).unwrap_or(0)));
+        let path: PathBuf = logs.join(&*file);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+    }
+    Ok(())
+}

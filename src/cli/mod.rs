@@ -1,0 +1,172 @@
+//! The command line: one file per subcommand. Data goes to stdout, everything else to stderr.
+
+mod access;
+mod alerts;
+mod check_config;
+mod demo;
+mod failure;
+mod notify;
+mod output;
+mod progress;
+mod query;
+mod rules;
+mod scan;
+mod setup;
+mod simulate;
+mod token;
+mod tools;
+mod watch;
+
+use std::ffi::OsString;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::anyhow;
+use clap::Parser;
+
+use crate::config::{self, Config, Environment, Overrides};
+use crate::model::Level;
+use failure::Failure;
+use output::Format;
+
+/// Audit-log analytics and anomaly detection for MCP tool calls
+#[derive(Parser, Debug)]
+#[command(name = "calltrail", version, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(clap::Args, Debug)]
+struct Common {
+    /// How to print: for people, or one JSON object a line
+    #[arg(long, global = true, value_enum, default_value_t)]
+    output: Format,
+    /// The database; without it, the configured one (a scan: a temporary one)
+    #[arg(long, global = true, value_name = "PATH")]
+    db: Option<PathBuf>,
+    /// The configuration file
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
+    /// A folder with rule files of your own, laid over the shipped ones
+    #[arg(long, global = true, value_name = "DIR")]
+    rules: Option<PathBuf>,
+    /// No progress, and no log below warnings
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// More of the log; twice for all of it
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Command {
+    /// Watch folders: read, detect, show a dashboard and mail
+    Watch(watch::Args),
+    /// Read what is there once, print the alerts and end
+    Scan(scan::Args),
+    /// See it work: an attack is written live and watched
+    Demo(demo::Args),
+    /// Write realistic logs with the truth beside them
+    Simulate(simulate::Args),
+    /// Check, test and list rules
+    #[command(subcommand)]
+    Rules(rules::Command),
+    /// What was called, and what it can do
+    #[command(subcommand)]
+    Tools(tools::Command),
+    /// List, show and decide about alerts
+    #[command(subcommand)]
+    Alerts(alerts::Command),
+    /// Run SQL over records, calls, sessions, alerts, rejects and sources
+    Query(query::Args),
+    /// Try the mail set-up
+    #[command(subcommand)]
+    Notify(notify::Command),
+    /// Check the configuration and print what is in force
+    CheckConfig(check_config::Args),
+}
+
+/// Runs the command line and says how it went.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout and are no failure; clap knows.
+            drop(error.print());
+            return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
+        }
+    };
+    start_log(&cli.common);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let done = dispatch(cli.command, &cli.common, &mut out)
+        .and_then(|code| Ok(out.flush().map(|()| code)?));
+    match done {
+        Ok(code) => code,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            drop(writeln!(std::io::stderr(), "calltrail: {}", failure.message()));
+            failure.exit_code()
+        }
+    }
+}
+
+fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Watch(args) => watch::run(args, common, out),
+        Command::Scan(args) => scan::run(&args, common, out),
+        Command::Demo(args) => demo::run(args, common, out),
+        Command::Simulate(args) => simulate::run(&args, common, out),
+        Command::Rules(command) => rules::run(&command, common, out),
+        Command::Tools(command) => tools::run(&command, common, out),
+        Command::Alerts(command) => alerts::run(command, common, out),
+        Command::Query(args) => query::run(args, common, out),
+        Command::Notify(command) => notify::run(&command, common, out),
+        Command::CheckConfig(args) => check_config::run(&args, common, out),
+    }
+}
+
+impl Common {
+    fn config(&self) -> Result<Config, Failure> {
+        self.config_with(None)
+    }
+
+    /// The configuration in force, or every problem of it.
+    fn config_with(&self, listen: Option<String>) -> Result<Config, Failure> {
+        let overrides = Overrides {
+            config: self.config.clone(),
+            db: self.db.clone(),
+            listen,
+            rules: self.rules.clone(),
+        };
+        config::load(&overrides, &Environment::of_process()).map_err(|problems| {
+            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            Failure::config(anyhow!("the configuration cannot be used:\n{}", problems.join("\n")))
+        })
+    }
+}
+
+/// The log goes to stderr: for people on a terminal, as JSON lines elsewhere.
+fn start_log(common: &Common) {
+    use std::io::IsTerminal as _;
+    let level = match (common.quiet, common.verbose) {
+        (true, _) | (false, 0) => "warn",
+        (false, 1) => "info",
+        (false, _) => "debug",
+    };
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(level);
+    if std::io::stderr().is_terminal() {
+        log.init();
+    } else {
+        log.json().init();
+    }
+}
+
+fn parse_level(word: &str) -> Result<Level, String> {
+    let words = Level::ALL.map(Level::as_str).join(", ");
+    Level::from_word(word).ok_or(words)
+}

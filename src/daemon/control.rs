@@ -1,0 +1,135 @@
+//! How the command line talks to a running daemon: one JSON line each way over a Unix socket beside the database.
+//!
+//! The socket can be used by whoever may read the database, and by nobody else.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+
+use super::clock::now;
+use crate::model::{AlertId, AlertState, AlertView, CloseReason};
+use crate::store::{AlertFilter, Answer, Decision, Desk, Reader};
+
+/// The longest question.
+const ASK_BYTES_MAX: u64 = 1 << 20;
+
+/// What the command line asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Ask {
+    Alerts {
+        filter: AlertFilter,
+    },
+    Alert {
+        id: AlertId,
+    },
+    Decide {
+        id: AlertId,
+        who: String,
+        state: AlertState,
+        close_reason: Option<CloseReason>,
+        note: String,
+    },
+    Query {
+        sql: String,
+        rows_max: usize,
+        seconds_max: u64,
+    },
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "tell", rename_all = "kebab-case")]
+pub enum Tell {
+    Alerts { alerts: Vec<AlertView> },
+    Alert { alert: Option<Box<AlertView>> },
+    Done,
+    Answer { answer: Answer },
+    Failed { message: String },
+}
+
+/// Where the socket of a database lies.
+pub fn socket_path(database: &Path) -> PathBuf {
+    database.with_extension("sock")
+}
+
+/// Listens; a left-over socket of a daemon that was killed is taken over, for the database's lock is already ours.
+pub(super) fn bind(database: &Path) -> io::Result<UnixListener> {
+    let path = socket_path(database);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Answers until shutdown.
+pub(super) async fn serve(
+    listener: UnixListener,
+    reader: Reader,
+    desk: Desk,
+    shutdown: CancellationToken,
+) {
+    loop {
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => return,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "the control socket failed to accept");
+                    continue;
+                }
+            },
+        };
+        let (reader, desk) = (reader.clone(), desk.clone());
+        tokio::spawn(async move {
+            if let Err(error) = converse(stream, reader, desk).await {
+                tracing::debug!(%error, "a control conversation broke off");
+            }
+        });
+    }
+}
+
+async fn converse(stream: UnixStream, reader: Reader, desk: Desk) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    BufReader::new(read.take(ASK_BYTES_MAX)).read_line(&mut line).await?;
+    let tell = match serde_json::from_str::<Ask>(&line) {
+        Ok(Ask::Decide { id, who, state, close_reason, note }) => {
+            let decision = Decision { alert_id: id, at: now(), who, state, close_reason, note };
+            match desk.decide(decision).await {
+                Ok(()) => Tell::Done,
+                Err(error) => Tell::Failed { message: error.to_string() },
+            }
+        }
+        Ok(ask) => tokio::task::spawn_blocking(move || tell(&reader, ask))
+            .await
+            .unwrap_or_else(|error| Tell::Failed { message: error.to_string() }),
+        Err(error) => Tell::Failed { message: format!("not a question of this version: {error}") },
+    };
+    write.write_all(&serde_json::to_vec(&tell)?).await?;
+    write.write_all(b"\n").await?;
+    write.shutdown().await
+}
+
+/// Answers what only reads; for the command line too, where no daemon runs.
+pub(crate) fn tell(reader: &Reader, ask: Ask) -> Tell {
+    let told = match ask {
+        Ask::Alerts { filter } => reader.alerts(&filter).map(|alerts| Tell::Alerts { alerts }),
+        Ask::Alert { id } => {
+            reader.alert(id).map(|alert| Tell::Alert { alert: alert.map(Box::new) })
+        }
+        Ask::Query { sql, rows_max, seconds_max } => {
+            reader.query(&sql, rows_max, seconds_max).map(|answer| Tell::Answer { answer })
+        }
+        Ask::Decide { .. } => Ok(Tell::Failed { message: "decisions go to the desk".to_owned() }),
+    };
+    told.unwrap_or_else(|error| Tell::Failed { message: error.to_string() })
+}

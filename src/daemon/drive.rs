@@ -1,0 +1,207 @@
+//! The writer's loop: looks at the files, takes batches through the pipeline, answers the desk, and rests when idle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::clock::now;
+use super::pipeline::{Pipeline, Setup, Step};
+use crate::journal::Journal;
+use crate::model::Micros;
+use crate::store::{DeskError, Reader, Request, StoreError};
+use crate::tail::Wake;
+use crate::web::Health;
+
+/// After a hint, how long further ones are waited for.
+const COALESCE: Duration = Duration::from_millis(50);
+/// After a fault of the database, how long until it is opened again.
+const REOPEN_AFTER: Duration = Duration::from_secs(2);
+/// Idle time after which the write-ahead log is written into the database.
+const REST_AFTER_MICROS: i64 = 30 * Micros::SECOND;
+/// More unread bytes than this are a backfill, and shown as one.
+const BACKFILL_BYTES_MIN: u64 = 4 << 20;
+
+/// What the loop is driven by and reports to.
+pub(super) struct Driver {
+    pub(super) setup: Setup,
+    pub(super) journal: Journal,
+    pub(super) desk: mpsc::Receiver<Request>,
+    pub(super) health: watch::Sender<Health>,
+    pub(super) news: watch::Sender<u64>,
+    pub(super) scan_every: Duration,
+    pub(super) shutdown: CancellationToken,
+    /// The readers handed out: after a fault they are given new connections.
+    pub(super) reader: Reader,
+}
+
+impl Driver {
+    /// Runs until shutdown. Faults of the database are survived: everything is opened again from what is stored.
+    pub(super) async fn run(mut self, pipeline: Pipeline) {
+        let awake = Arc::new(Notify::new());
+        let waker = Arc::clone(&awake);
+        let mut wake = Wake::start(move || waker.notify_one());
+        let mut pipeline = Some(pipeline);
+        while !self.shutdown.is_cancelled() {
+            let Some(mut current) = pipeline.take() else {
+                pipeline = self.reopen().await;
+                continue;
+            };
+            match self.serve(&mut current, &mut wake, &awake).await {
+                Ok(()) => {
+                    if let Err(error) = current.rest() {
+                        tracing::warn!(%error, "the last checkpoint failed; the log will be replayed");
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::error!(%error, "ingest has stopped; the database is opened again");
+                    self.health.send_modify(|health| {
+                        health.ingest_error = Some(format!(
+                            "{error}. Nothing is lost: the logs are read on once it is well"
+                        ));
+                    });
+                    drop(current);
+                    self.reader.let_go();
+                }
+            }
+        }
+    }
+
+    async fn reopen(&mut self) -> Option<Pipeline> {
+        tokio::select! {
+            () = self.shutdown.cancelled() => return None,
+            () = tokio::time::sleep(REOPEN_AFTER) => {}
+        }
+        match Pipeline::open(&self.setup, now()) {
+            Ok(mut pipeline) => {
+                self.reader.adopt(&pipeline.reader());
+                pipeline.read_with(self.reader.clone());
+                self.health.send_modify(|health| health.ingest_error = None);
+                Some(pipeline)
+            }
+            Err(error) => {
+                tracing::error!(%error, "the database cannot be opened; trying again");
+                None
+            }
+        }
+    }
+
+    /// Looks, reads and rests until shutdown.
+    async fn serve(
+        &mut self,
+        pipeline: &mut Pipeline,
+        wake: &mut Wake,
+        awake: &Notify,
+    ) -> Result<(), StoreError> {
+        let mut rested_at = now();
+        let mut is_dirty = false;
+        loop {
+            wake.rearm();
+            self.look(pipeline, wake);
+            is_dirty |= self.read(pipeline)?;
+            if self.shutdown.is_cancelled() {
+                return Ok(());
+            }
+            if is_dirty && now().since(rested_at) > REST_AFTER_MICROS {
+                pipeline.rest()?;
+                (is_dirty, rested_at) = (false, now());
+            }
+            tokio::select! {
+                () = self.shutdown.cancelled() => return Ok(()),
+                () = tokio::time::sleep(self.scan_every) => {}
+                () = awake.notified() => tokio::time::sleep(COALESCE).await,
+                Some(request) = self.desk.recv() => self.answer(pipeline, request),
+            }
+        }
+    }
+
+    fn look(&self, pipeline: &mut Pipeline, wake: &mut Wake) {
+        let at = now();
+        let report = pipeline.look(at);
+        pipeline.finish(at);
+        wake.follow(&report.folders);
+        for problem in &report.problems {
+            tracing::warn!(path = ?problem.path, "{}", problem.message);
+        }
+        for event in &report.events {
+            tracing::info!(?event, "a file changed");
+        }
+        let problems =
+            pipeline.problems().into_iter().map(|(path, message)| format!("{path}: {message}"));
+        let problems: Vec<String> = problems.collect();
+        let degraded = wake.degraded().map(str::to_owned);
+        self.health.send_if_modified(|health| {
+            let is_new = health.problems != problems || health.watcher_degraded != degraded;
+            health.problems = problems;
+            health.watcher_degraded = degraded;
+            health.last_batch_at = Some(at);
+            is_new
+        });
+    }
+
+    /// Takes batches until there is nothing to read; says whether there was anything.
+    fn read(&mut self, pipeline: &mut Pipeline) -> Result<bool, StoreError> {
+        let total = pipeline.unread_bytes();
+        let mut done = 0;
+        while let Some(step) = pipeline.step(now())? {
+            done += step.bytes;
+            self.publish(step, done, total);
+            while let Ok(request) = self.desk.try_recv() {
+                self.answer(pipeline, request);
+            }
+            if self.shutdown.is_cancelled() {
+                break;
+            }
+        }
+        if total >= BACKFILL_BYTES_MIN {
+            self.health.send_modify(|health| health.backfill = None);
+        }
+        Ok(done > 0)
+    }
+
+    fn publish(&self, step: Step, done: u64, total: u64) {
+        if step.alerts > 0 {
+            self.news.send_replace(step.seq);
+        }
+        self.health.send_if_modified(|health| {
+            health.last_batch_at = Some(now());
+            health.backfill = (total >= BACKFILL_BYTES_MIN).then_some((done, total));
+            health.backfill.is_some()
+        });
+    }
+
+    fn answer(&mut self, pipeline: &mut Pipeline, request: Request) {
+        match request {
+            Request::Decide(decision, answer) => {
+                let done = decide(&mut self.journal, pipeline, &decision);
+                if done.is_ok() {
+                    self.news.send_replace(pipeline.seq());
+                }
+                // Whoever asked may be gone; what was asked is done all the same.
+                drop(answer.send(done));
+            }
+            Request::Deliver(delivery, answer) => {
+                let done = pipeline.deliver(&delivery);
+                drop(answer.send(done.map_err(|error| DeskError::Failed(error.to_string()))));
+            }
+        }
+    }
+}
+
+/// First in the journal, then in the database: a decision outlives the database.
+fn decide(
+    journal: &mut Journal,
+    pipeline: &mut Pipeline,
+    decision: &crate::store::Decision,
+) -> Result<(), DeskError> {
+    let failed = |error: String| DeskError::Failed(error);
+    if !pipeline.knows_alert(decision.alert_id).map_err(|error| failed(error.to_string()))? {
+        return Err(DeskError::UnknownAlert(decision.alert_id));
+    }
+    journal
+        .append(decision.at, "decision", decision.to_json())
+        .map_err(|error| failed(error.to_string()))?;
+    pipeline.decide(decision).map_err(|error| failed(error.to_string()))
+}

@@ -1,0 +1,80 @@
+//! One pass over what is there, without a daemon.
+
+use super::clock::now;
+use super::pipeline::Pipeline;
+use crate::store::StoreError;
+use crate::tail::ProblemKind;
+
+/// What a pass came to.
+#[derive(Clone, Debug, Default)]
+pub struct ScanOutcome {
+    pub files: u64,
+    pub records: u64,
+    pub rejects: u64,
+    pub bytes: u64,
+    /// Bytes of unfinished last lines: they wait for their newline.
+    pub unfinished_bytes: u64,
+    /// What could not be read: (path, what is wrong and what to do).
+    pub problems: Vec<(String, String)>,
+    /// Problems that make the result partial: something should have been read and was not.
+    pub is_partial: bool,
+}
+
+/// How far a pass has come, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub done: u64,
+    pub total: u64,
+    pub records: u64,
+    pub rejects: u64,
+}
+
+/// Reads everything that is there to its end.
+pub(crate) fn scan(
+    pipeline: &mut Pipeline,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Result<ScanOutcome, StoreError> {
+    let report = pipeline.look(now());
+    let mut outcome = ScanOutcome {
+        is_partial: report.problems.iter().any(|problem| is_loss(problem.kind)),
+        problems: report
+            .problems
+            .iter()
+            .map(|problem| (problem.path.display().to_string(), problem.message.clone()))
+            .collect(),
+        ..ScanOutcome::default()
+    };
+    let total = pipeline.unread_bytes();
+    while let Some(step) = pipeline.step(now())? {
+        outcome.records += step.records;
+        outcome.rejects += step.rejects;
+        outcome.bytes += step.bytes;
+        on_progress(Progress {
+            done: outcome.bytes,
+            total,
+            records: outcome.records,
+            rejects: outcome.rejects,
+        });
+    }
+    // What went wrong while reading shows in another look.
+    for problem in pipeline.look(now()).problems {
+        outcome.is_partial |= is_loss(problem.kind);
+        outcome.problems.push((problem.path.display().to_string(), problem.message));
+    }
+    outcome.files = pipeline.status().len() as u64;
+    outcome.unfinished_bytes = pipeline.unread_bytes();
+    Ok(outcome)
+}
+
+/// Whether a problem means that something that should be read is not.
+fn is_loss(kind: ProblemKind) -> bool {
+    match kind {
+        ProblemKind::MissingRoot
+        | ProblemKind::Unreadable
+        | ProblemKind::OutsideRoot
+        | ProblemKind::Compressed
+        | ProblemKind::EndlessLine
+        | ProblemKind::TooMany => true,
+        ProblemKind::BrokenLink | ProblemKind::NotAFile => false,
+    }
+}

@@ -1,0 +1,156 @@
+//! The daemon: the pipeline on a thread of its own, dashboard, mail and control socket around it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::clock::now;
+use super::control;
+use super::drive::Driver;
+use super::pipeline::{Pipeline, Setup};
+use crate::journal::Journal;
+use crate::notify::Mailer;
+use crate::store::{Desk, Reader};
+use crate::web::{self, Health, WebConfig};
+
+/// Requests that may wait for the writer.
+const DESK_REQUESTS_MAX: usize = 256;
+/// How long the parts may take to end.
+const STOP_SECS_MAX: u64 = 9;
+
+/// What to run.
+pub(crate) struct WatchSetup {
+    pub(crate) pipeline: Setup,
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) allowed_hosts: Vec<String>,
+    pub(crate) token: String,
+    pub(crate) scan_every: Duration,
+    pub(crate) journal: PathBuf,
+}
+
+/// Opens everything, tells `on_ready` the bound address, and runs until `shutdown`.
+pub(crate) async fn watch(
+    setup: WatchSetup,
+    shutdown: CancellationToken,
+    on_ready: impl FnOnce(SocketAddr),
+) -> anyhow::Result<()> {
+    let pipeline = Pipeline::open(&setup.pipeline, now())?;
+    let journal = Journal::open(&setup.journal)?;
+    let (queue, requests) = mpsc::channel(DESK_REQUESTS_MAX);
+    let desk = Desk::new(queue);
+    let reader = pipeline.reader();
+    let (health_tx, health) = watch::channel(Health::default());
+    let (news_tx, news) = watch::channel(pipeline.seq());
+    setup.listener.set_nonblocking(true).context("the dashboard's socket")?;
+    let listener = TcpListener::from_std(setup.listener).context("the dashboard's socket")?;
+    let address = listener.local_addr().context("the dashboard's socket")?;
+
+    let mut tasks = tokio::task::JoinSet::new();
+    start_control(&setup.pipeline, &reader, &desk, &shutdown, &health_tx, &mut tasks);
+    start_mail(&setup.pipeline, &reader, &desk, &news, &shutdown, &mut tasks)?;
+    let catalogue = Arc::clone(&setup.pipeline.catalogue);
+    let config = WebConfig {
+        reader: reader.clone(),
+        desk,
+        token: setup.token,
+        allowed_hosts: setup.allowed_hosts,
+        labels: Arc::new(move |server, tool| catalogue.labels(server, tool)),
+        health,
+        news,
+        clock: now,
+    };
+    let web_shutdown = shutdown.clone();
+    tasks.spawn(async move {
+        if let Err(error) = web::serve(listener, config, web_shutdown).await {
+            tracing::error!(%error, "the dashboard has stopped");
+        }
+    });
+    let driver = Driver {
+        setup: setup.pipeline,
+        journal,
+        desk: requests,
+        health: health_tx,
+        news: news_tx,
+        scan_every: setup.scan_every,
+        shutdown: shutdown.clone(),
+        reader,
+    };
+    let writer = start_writer(driver, pipeline)?;
+    on_ready(address);
+    shutdown.cancelled().await;
+    let stop = async {
+        while tasks.join_next().await.is_some() {}
+        // Its end is the last thing: what was read is stored, and the log is written into the database.
+        drop(tokio::task::spawn_blocking(move || writer.join()).await);
+    };
+    if tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await.is_err() {
+        tracing::warn!("not everything ended in time; what was committed is safe");
+    }
+    Ok(())
+}
+
+/// The pipeline blocks for as long as a batch takes, so it has a thread, and a small runtime, of its own.
+fn start_writer(driver: Driver, pipeline: Pipeline) -> anyhow::Result<std::thread::JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the writer's runtime")?;
+    let shutdown = driver.shutdown.clone();
+    std::thread::Builder::new()
+        .name("writer".to_owned())
+        .spawn(move || {
+            // A writer that panics must not leave a daemon that looks alive: everything stops.
+            let _stop = shutdown.drop_guard();
+            runtime.block_on(driver.run(pipeline));
+        })
+        .context("the writer's thread")
+}
+
+fn start_control(
+    setup: &Setup,
+    reader: &Reader,
+    desk: &Desk,
+    shutdown: &CancellationToken,
+    health: &watch::Sender<Health>,
+    tasks: &mut tokio::task::JoinSet<()>,
+) {
+    match control::bind(&setup.store.path) {
+        Ok(listener) => {
+            let path = control::socket_path(&setup.store.path);
+            let serve = control::serve(listener, reader.clone(), desk.clone(), shutdown.clone());
+            tasks.spawn(async move {
+                serve.await;
+                drop(std::fs::remove_file(path));
+            });
+        }
+        Err(error) => {
+            let problem = format!(
+                "the control socket cannot be made ({error}): commands such as `alerts list` will \
+                 not find this daemon; a shorter path for --db may help"
+            );
+            tracing::warn!("{problem}");
+            health.send_modify(|health| health.problems.push(problem));
+        }
+    }
+}
+
+fn start_mail(
+    setup: &Setup,
+    reader: &Reader,
+    desk: &Desk,
+    news: &watch::Receiver<u64>,
+    shutdown: &CancellationToken,
+    tasks: &mut tokio::task::JoinSet<()>,
+) -> anyhow::Result<()> {
+    let Some(mail) = &setup.mail else { return Ok(()) };
+    let mailer = Mailer::new(mail.as_ref().clone())?;
+    let (reader, desk) = (reader.clone(), desk.clone());
+    tasks.spawn(crate::notify::run(reader, desk, mailer, now, news.clone(), shutdown.clone()));
+    Ok(())
+}

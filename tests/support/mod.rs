@@ -1,0 +1,136 @@
+//! The real binary: running commands, and a daemon that is stopped when a test is done with it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest that anything awaited may take, so that a broken test fails instead of hanging.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A command of the binary, cut off from the user's own configuration.
+pub(crate) fn calltrail(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_calltrail"));
+    command
+        .env("HOME", home)
+        .env("XDG_STATE_HOME", home.join("state"))
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env_remove("RUST_LOG");
+    command
+}
+
+/// The output's lines as JSON.
+pub(crate) fn json_lines(output: &Output) -> Vec<Value> {
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("stdout holds one JSON object a line"))
+        .collect()
+}
+
+/// One pass over a folder: its exit code and its alerts.
+pub(crate) fn scan(logs: &Path) -> (i32, Vec<Value>) {
+    let home = tempfile::tempdir().unwrap();
+    let output =
+        calltrail(home.path()).args(["scan", "--output", "json"]).arg(logs).output().unwrap();
+    (output.status.code().unwrap_or(-1), json_lines(&output))
+}
+
+/// The ids of alerts, sorted.
+pub(crate) fn alert_ids(alerts: &[Value]) -> Vec<String> {
+    let mut ids: Vec<String> =
+        alerts.iter().filter_map(|alert| alert["alert_id"].as_str()).map(str::to_owned).collect();
+    ids.sort();
+    ids
+}
+
+/// A running daemon.
+pub(crate) struct Daemon {
+    child: Child,
+    home: PathBuf,
+    /// The login link.
+    pub(crate) link: String,
+}
+
+impl Daemon {
+    /// Starts `watch` over a folder, its state under `home`, and waits for its dashboard.
+    pub(crate) fn start(home: &Path, logs: &Path) -> Self {
+        Self::start_with(home, logs, &[])
+    }
+
+    pub(crate) fn start_with(home: &Path, logs: &Path, arguments: &[&str]) -> Self {
+        let mut child = calltrail(home)
+            .args(["watch", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .arg(logs)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let line = lines.next().expect("the daemon ended before it was ready").unwrap();
+        let link = line.strip_prefix("Dashboard: ").expect("the login link").to_owned();
+        Self { child, home: home.to_path_buf(), link }
+    }
+
+    /// Runs another command against the same state.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Output {
+        calltrail(&self.home).args(arguments).output().unwrap()
+    }
+
+    pub(crate) fn query(&self, sql: &str) -> Vec<Value> {
+        let output = self.ask(&["query", "--output", "json", sql]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        json_lines(&output)
+    }
+
+    /// Waits until a query gives this number in its only column.
+    pub(crate) fn await_count(&self, sql: &str, wanted: u64) {
+        let mut last = 0;
+        await_that(&format!("{wanted} from: {sql}"), || {
+            let rows = self.query(sql);
+            last = rows
+                .first()
+                .and_then(|row| row.as_object()?.values().next()?.as_u64())
+                .unwrap_or(0);
+            last == wanted
+        });
+    }
+
+    pub(crate) fn alerts(&self) -> Vec<Value> {
+        json_lines(&self.ask(&["alerts", "list", "--output", "json"]))
+    }
+
+    /// kill -9.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM; returns how it ended.
+    pub(crate) fn stop(mut self) -> std::process::ExitStatus {
+        terminate(&self.child);
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn terminate(child: &Child) {
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Polls until something is true; there is no event to await in another process.
+pub(crate) fn await_that(what: &str, mut is_true: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_true() {
+        assert!(start.elapsed() < WAIT_MAX, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(25));
+    }
+}
