@@ -31,18 +31,19 @@ pub use reader::{AlertFilter, CallFilter, Reader};
 /// What can go wrong with the database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// The message tells all that DuckDB says, so there is no source to print once more.
     #[error("the database refused: {0}")]
-    Database(#[from] duckdb::Error),
+    Database(duckdb::Error),
     #[error(
         "{} is in use by another process{}; stop that one, or name another database with --db",
         path.display(),
         pid.map(|pid| format!(" (PID {pid})")).unwrap_or_default()
     )]
     InUse { path: PathBuf, pid: Option<u32> },
-    #[error("{} could not be opened as a Calltrail database: {source}", path.display())]
-    Open { path: PathBuf, source: duckdb::Error },
-    #[error("the folder {} for the database could not be made: {source}", path.display())]
-    Folder { path: PathBuf, source: std::io::Error },
+    #[error("{} could not be opened as a Calltrail database: {reason}", path.display())]
+    Open { path: PathBuf, reason: duckdb::Error },
+    #[error("the folder {} for the database could not be made: {reason}", path.display())]
+    Folder { path: PathBuf, reason: std::io::Error },
     #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]
     Missing { path: PathBuf },
     #[error(
@@ -55,4 +56,10 @@ pub enum StoreError {
     ForeignSchema { migration: String },
     #[error("the statement took longer than {seconds} s and was stopped")]
     TimedOut { seconds: u64 },
+}
+
+impl From<duckdb::Error> for StoreError {
+    fn from(error: duckdb::Error) -> Self {
+        Self::Database(error)
+    }
 }

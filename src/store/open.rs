@@ -41,7 +41,7 @@ impl Store {
             make_private_folder(folder)?;
         }
         let mut connection = Connection::open_with_flags(path, settings(options)?)
-            .map_err(|source| explain_open(path, source))?;
+            .map_err(|error| explain_open(path, error))?;
         make_private_file(path);
         migrate::migrate(&mut connection)?;
         connection.execute_batch("set enable_external_access = false")?;
@@ -90,8 +90,8 @@ fn settings(options: &OpenOptions) -> Result<Config, StoreError> {
 }
 
 /// DuckDB names the process that holds the lock in its message; we name it in ours.
-fn explain_open(path: &Path, source: duckdb::Error) -> StoreError {
-    let message = source.to_string();
+fn explain_open(path: &Path, reason: duckdb::Error) -> StoreError {
+    let message = reason.to_string();
     if message.contains("Could not set lock") || message.contains("Conflicting lock") {
         let pid = message
             .split_once("PID ")
@@ -99,7 +99,7 @@ fn explain_open(path: &Path, source: duckdb::Error) -> StoreError {
             .and_then(|digits| digits.parse().ok());
         return StoreError::InUse { path: path.to_path_buf(), pid };
     }
-    StoreError::Open { path: path.to_path_buf(), source }
+    StoreError::Open { path: path.to_path_buf(), reason }
 }
 
 /// Makes a folder, and those above it, that only its owner can look into; one that is there stays as it is.
@@ -112,7 +112,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
         .recursive(true)
         .mode(0o700)
         .create(folder)
-        .map_err(|source| StoreError::Folder { path: folder.to_path_buf(), source })
+        .map_err(|reason| StoreError::Folder { path: folder.to_path_buf(), reason })
 }
 
 /// The database holds what agents did with customer data: nobody else on the machine may read it.

@@ -101,6 +101,10 @@ impl Daemon {
         json_lines(&self.ask(&["alerts", "list", "--output", "json"]))
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// kill -9.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
