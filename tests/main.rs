@@ -3,7 +3,7 @@
 /// The real binary, driven and watched.
 mod support;
 
-/// The daemon against files that change.
-mod watch;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
+/// The daemon against files that change.
+mod watch;

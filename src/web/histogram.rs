@@ -38,7 +38,7 @@ impl Histogram {
     pub(crate) fn new(alerts: &[AlertView], filter: &Filter) -> Option<Self> {
         let times = || alerts.iter().filter_map(|alert| alert.first_seen);
         let (from, to) = (times().min()?, times().max()?);
-        let step = (to.since(from) / BARS + 1).max(Micros::SECOND);
+        let step = to.since(from) / BARS + 1;
         if to == from {
             return None;
         }

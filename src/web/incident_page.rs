@@ -49,7 +49,7 @@ pub(crate) struct IncidentPage {
     actor_address: Option<String>,
     first: When,
     last: When,
-    lasted: Shown,
+    lasted: Option<Shown>,
     story: Vec<Sentence>,
     alerts: Vec<AlertBlock>,
     timeline: Timeline,
@@ -274,7 +274,8 @@ fn page(
     let scene = Scene::new(&incident, calls);
     let timeline = Timeline::new(&incident, &scene);
     let (first, last) = (incident.first_seen(), incident.last_seen());
-    let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
+    let lasted =
+        first.zip(last).map(|(first, last)| last.since(first)).filter(|lasted| *lasted > 0);
     let ids: Vec<String> = incident.alerts().iter().map(|alert| alert.id.to_string()).collect();
     let start = scene.calls.iter().find(|call| !call.is_context()).and_then(|call| call.at);
     IncidentPage {
@@ -290,7 +291,7 @@ fn page(
         actor_address: Filter::default().address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: Shown::new(&lasted.unwrap_or_default()),
+        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
         story: story::tell(&incident, &scene),
         alerts: incident.alerts().iter().map(block).collect(),
         notes: notes(&incident, &scene, &timeline, is_cut),

@@ -58,7 +58,7 @@ struct Row {
     actor_address: Option<String>,
     first: When,
     last: When,
-    lasted: Shown,
+    lasted: Option<Shown>,
     alerts: Shown,
     calls: Shown,
     servers: Names,
@@ -237,7 +237,8 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
     let opened = incident.alerts().iter().all(|alert| !alert.evidence.is_empty());
     let more = if unseen > 0 || !opened { "+" } else { "" };
     let (first, last) = (incident.first_seen(), incident.last_seen());
-    let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
+    let lasted =
+        first.zip(last).map(|(first, last)| last.since(first)).filter(|lasted| *lasted > 0);
     Row {
         address: filter.address_of_incident(incident.id(), None),
         severity: Severity(incident.level()),
@@ -249,7 +250,7 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
         actor_address: filter.address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: Shown::new(&lasted.unwrap_or_default()),
+        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
         alerts: Shown::new(&count(incident.alerts().len() as u64)),
         calls: Shown::new(&format!("{}{more}", count(distinct.len() as u64))),
         servers: names(calls().filter_map(|call| call.server.as_deref())),

@@ -79,8 +79,12 @@ fn summary(incident: &Incident, scene: &Scene) -> Sentence {
         .quote(incident.actor())
         .say(&format!(" made {at_least}{}", counted(calls, "call")));
     if let Some((first, last)) = incident.first_seen().zip(incident.last_seen()) {
-        let lasted = duration(last.since(first));
-        speech = speech.say(&format!(" within {lasted}, from {}", clock_text(first)));
+        speech = match last.since(first) {
+            0 => speech.say(&format!(" at {}", clock_text(first))),
+            lasted => {
+                speech.say(&format!(" within {}, from {}", duration(lasted), clock_text(first)))
+            }
+        };
     }
     let witnesses: BTreeSet<_> =
         evidence().flat_map(|call| call.seen.iter().map(|seen| seen.witness)).collect();

@@ -3,7 +3,7 @@
 use super::super::fixtures::trifecta;
 use super::*;
 use crate::model::{Alert, AlertView, CallChange, Evidence, Text};
-use crate::store::{AlertRow, Batch, OpenOptions, Store};
+use crate::store::{AlertRow, Batch, Decision, OpenOptions, Store};
 
 fn open(folder: &tempfile::TempDir) -> Store {
     let path = folder.path().join("db").join("calltrail.duckdb");
@@ -60,4 +60,28 @@ async fn an_incident_is_found_listed_and_opened() {
     assert!(page.body.contains("+4.1 s") && page.body.contains("+5.25 s"));
     assert_eq!(site.get(CALL).await.status, StatusCode::OK);
     assert_eq!(site.get("/sources").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_decision_is_seen_by_connections_that_read_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(&folder);
+    let (incident, calls) = trifecta();
+    let alerts = vec![row(incident.lead(), &calls)];
+    store.commit(&Batch { alerts, ..Batch::default() }).unwrap();
+    let site = Site::over(Rows::Store(store.reader()));
+    assert!(site.get(INCIDENT).await.body.contains("Nobody has decided anything yet."));
+    store
+        .decide(&Decision {
+            alert_id: incident.id(),
+            at: START,
+            who: "Mara".to_owned(),
+            state: AlertState::Acknowledged,
+            close_reason: None,
+            note: "Seen.".to_owned(),
+        })
+        .unwrap();
+    let page = site.get(INCIDENT).await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.body.contains("Mara") && page.body.contains("Seen."));
 }

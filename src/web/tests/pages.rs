@@ -194,8 +194,19 @@ async fn a_call_is_shown_down_to_its_bytes() {
     ] {
         assert!(page.contains(text), "{text}");
     }
+    // The incident it is part of, and no other.
+    assert_eq!(page.matches("href=\"/incidents/").count(), 1);
+    assert!(page.contains(&format!("href=\"{INCIDENT}\"")));
     // The line is laid out, one member a line.
     assert!(page.contains("<bdi>  &#34;outcome&#34;: &#34;ok&#34;</bdi>"));
+}
+
+#[tokio::test]
+async fn a_line_that_only_an_alert_kept_is_shown() {
+    let mut fixture = world();
+    fixture.records.iter_mut().for_each(|record| record.line = None);
+    let page = Site::new(fixture).get(CALL).await.body;
+    assert!(page.contains("<bdi>  &#34;event&#34;: &#34;tool_call&#34;</bdi>"));
 }
 
 #[tokio::test]
