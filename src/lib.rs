@@ -9,7 +9,7 @@
 pub mod catalogue;
 /// The command line, one file per subcommand.
 pub mod cli;
-/// Stub.
+/// The file, the environment and the flags as one checked configuration.
 pub mod config;
 /// Records to calls.
 pub mod correlate;

@@ -16,7 +16,7 @@ use crate::store::{Decision, OpenOptions, Store};
 
 /// Asks the daemon that has the database open; where none runs, opens the database and answers from it.
 pub(super) fn ask(config: &Config, ask: Ask) -> Result<Tell, Failure> {
-    let path = &config.db;
+    let path = &config.store.db;
     match UnixStream::connect(socket_path(path)) {
         Ok(stream) => Ok(converse(stream, &ask).context("talking to the running daemon")?),
         Err(_) => answer(config, path, ask),

@@ -2,12 +2,14 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use super::failure::Failure;
 use super::{Common, watch};
+use crate::config::Overrides;
 use crate::daemon::now;
 use crate::model::Micros;
 use crate::simulate::{SimLine, Story};
@@ -26,11 +28,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let mut config = common.config_with(args.listen.clone())?;
-    if args.listen.is_none() && std::net::TcpListener::bind(&config.web.listen).is_err() {
+    let overrides = |listen| Overrides { listen, no_db: true, ..common.overrides() };
+    let mut config = common.load(overrides(args.listen.clone()))?;
+    if args.listen.is_none() && TcpListener::bind(config.web.listen).is_err() {
         // A demo next to a real daemon must simply work.
-        config.web.listen = "127.0.0.1:0".to_owned();
-        config.web.base_url = None;
+        let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        config = common.load(overrides(Some(free.to_string())))?;
     }
     let folder = tempfile::Builder::new().prefix("calltrail-demo-").tempdir()?;
     let logs = folder.path().join("logs");
@@ -47,7 +50,7 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
             logs.display()
         )?;
         writeln!(out, "The first alert comes after a few seconds. Stop with Ctrl-C.")?;
-        watch::announce(out, &config, address, token)?;
+        watch::announce(out, address, token)?;
         std::thread::Builder::new().name("story".to_owned()).spawn(move || {
             if let Err(error) = tell(&story, speed, &logs) {
                 tracing::warn!(%error, "the story could not be written to its end");

@@ -55,6 +55,9 @@ struct Common {
     /// A folder with rule files of your own, laid over the shipped ones
     #[arg(long, global = true, value_name = "DIR")]
     rules: Option<PathBuf>,
+    /// A file with labels of tools, laid over the shipped catalogue
+    #[arg(long, global = true, value_name = "FILE")]
+    catalogue: Option<PathBuf>,
     /// No progress, and no log below warnings
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -131,18 +134,23 @@ fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<E
 }
 
 impl Common {
+    /// The configuration in force, or every problem of it, for a command that mails nobody.
     fn config(&self) -> Result<Config, Failure> {
-        self.config_with(None)
+        self.load(Overrides { no_mail: true, ..self.overrides() })
     }
 
-    /// The configuration in force, or every problem of it.
-    fn config_with(&self, listen: Option<String>) -> Result<Config, Failure> {
-        let overrides = Overrides {
+    /// What the flags of every command say.
+    fn overrides(&self) -> Overrides {
+        Overrides {
             config: self.config.clone(),
             db: self.db.clone(),
-            listen,
             rules: self.rules.clone(),
-        };
+            catalogue: self.catalogue.clone(),
+            ..Overrides::default()
+        }
+    }
+
+    fn load(&self, overrides: Overrides) -> Result<Config, Failure> {
         config::load(&overrides, &Environment::of_process()).map_err(|problems| {
             let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
             Failure::config(anyhow!("the configuration cannot be used:\n{}", problems.join("\n")))

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use super::failure::Failure;
 use super::output::{Format, print_alerts, when};
 use super::{Common, progress, setup};
+use crate::config::Overrides;
 use crate::daemon::{Pipeline, ScanOutcome, scan};
 use crate::model::{AlertView, Level};
 use crate::store::{AlertFilter, Reader};
@@ -23,13 +24,18 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let config = common.config()?;
+    let overrides = Overrides {
+        logs: args.dirs.clone(),
+        no_mail: true,
+        no_db: common.db.is_none(),
+        ..common.overrides()
+    };
+    let config = common.load(overrides)?;
     setup::check_roots(&args.dirs)?;
     // A pass keeps nothing unless a database is named.
     let temporary = tempfile::Builder::new().prefix("calltrail-").tempdir()?;
     let path = common.db.clone().unwrap_or_else(|| temporary.path().join("scan.duckdb"));
-    let mut pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
-    pipeline_setup.mail = None;
+    let pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
     let mut pipeline = Pipeline::open(&pipeline_setup, crate::daemon::now())?;
     let bar = progress::bar(common.quiet);
     let outcome = scan(&mut pipeline, &mut |progress| progress::update(&bar, progress))?;

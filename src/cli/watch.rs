@@ -4,13 +4,14 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
 use super::{Common, setup};
-use crate::config::Config;
+use crate::config::{Config, Overrides};
 use crate::daemon::{WatchSetup, watch};
 
 #[derive(clap::Args, Debug)]
@@ -20,23 +21,27 @@ pub(super) struct Args {
     /// Where the dashboard listens, such as 127.0.0.1:7700; port 0 takes any free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Mail nobody, whatever the configuration says
+    #[arg(long)]
+    no_mail: bool,
 }
 
 pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let config = common.config_with(args.listen)?;
-    let dirs = if args.dirs.is_empty() { config.logs.clone() } else { args.dirs };
+    let config = common.load(Overrides {
+        logs: args.dirs,
+        listen: args.listen,
+        no_mail: args.no_mail,
+        ..common.overrides()
+    })?;
+    let dirs = config.logs.clone();
     if dirs.is_empty() {
         return Err(Failure::usage(anyhow!(
             "name at least one folder with logs, or set `logs` in the configuration"
         )));
     }
     setup::check_roots(&dirs)?;
-    check_database_place(&config.db, &dirs)?;
-    let setup = prepare(&config, dirs, &config.db)?;
-    serve(setup, |address, token| {
-        announce(out, &config, address, token)?;
-        Ok(())
-    })
+    let setup = prepare(&config, dirs, &config.store.db)?;
+    serve(setup, |address, token| announce(out, address, token))
 }
 
 /// Everything that the daemon needs, or every reason why it cannot start.
@@ -45,7 +50,7 @@ pub(super) fn prepare(
     dirs: Vec<PathBuf>,
     database: &Path,
 ) -> Result<WatchSetup, Failure> {
-    let listener = bind(&config.web.listen)?;
+    let listener = bind(config.web.listen)?;
     if let Some(folder) = database.parent() {
         crate::store::make_private_folder(folder)?;
     }
@@ -54,7 +59,7 @@ pub(super) fn prepare(
         listener,
         allowed_hosts: config.web.allowed_hosts.clone(),
         token: super::token::load(&database.with_extension("token"))?,
-        scan_every: config.tail.scan_every,
+        scan_every: Duration::from_secs(config.tail.scan_secs),
         journal: setup::journal_path(database),
     })
 }
@@ -86,16 +91,14 @@ pub(super) fn serve(
 /// Prints the login link: whoever has it may see everything, so it goes to the terminal and nowhere else.
 pub(super) fn announce(
     out: &mut impl Write,
-    config: &Config,
     address: SocketAddr,
     token: &str,
 ) -> std::io::Result<()> {
-    let base = config.web.base_url.clone().unwrap_or_else(|| format!("http://{address}"));
-    writeln!(out, "Dashboard: {base}/login?token={token}")?;
+    writeln!(out, "Dashboard: http://{address}/login?token={token}")?;
     out.flush()
 }
 
-fn bind(address: &str) -> Result<TcpListener, Failure> {
+fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
         let error = if error.kind() == std::io::ErrorKind::AddrInUse {
             anyhow!(
@@ -107,23 +110,6 @@ fn bind(address: &str) -> Result<TcpListener, Failure> {
         };
         Failure::busy(error)
     })
-}
-
-/// The database must not lie among what is watched: it would be read as a log, and the watched could write to it.
-fn check_database_place(database: &Path, dirs: &[PathBuf]) -> Result<(), Failure> {
-    let folder = database.parent().and_then(|folder| folder.canonicalize().ok());
-    let Some(folder) = folder else { return Ok(()) };
-    let inside = dirs
-        .iter()
-        .filter_map(|dir| dir.canonicalize().ok())
-        .any(|dir| dir.is_dir() && folder.starts_with(dir));
-    if inside {
-        return Err(Failure::config(anyhow!(
-            "the database {} lies inside a watched folder; name another place with --db",
-            database.display()
-        )));
-    }
-    Ok(())
 }
 
 fn stop_on_signals(shutdown: CancellationToken) -> anyhow::Result<()> {
