@@ -163,6 +163,9 @@ fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
         args: args(call),
         args_view: match call.args.view {
             ArgView::Nothing => "No log says anything about the arguments.",
+            ArgView::Partial if call.args.values.is_empty() => {
+                "The logs name the arguments but show no values."
+            }
             ArgView::Names => "The logs name the arguments but show no values.",
             ArgView::Partial => "The logs show some of the values.",
             ArgView::Full => "All arguments are shown; secrets are masked.",

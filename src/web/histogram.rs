@@ -3,7 +3,7 @@
 
 use super::filter::Filter;
 use super::shown::{Px, Severity, Shown, clock_text, counted};
-use crate::model::{AlertView, Level, Micros};
+use crate::model::{AlertView, Level};
 
 pub(crate) const WIDTH: f64 = 960.0;
 pub(crate) const HEIGHT: f64 = 64.0;
@@ -95,6 +95,7 @@ fn stack(slot: &[usize; Level::ALL.len()], most: usize) -> Vec<Part> {
 mod tests {
     use super::super::fixtures::alert;
     use super::*;
+    use crate::model::Micros;
 
     #[test]
     fn every_alert_with_a_time_is_in_one_bar() {

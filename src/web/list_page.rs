@@ -159,8 +159,8 @@ fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> 
     Ok(Found { alerts: drawn, page, matching, is_cut, more, totals })
 }
 
-/// The incidents with the evidence of their alerts, for the names of servers and tools. One read of
-/// the page's stretch of time finds most of them; leading alerts that it misses are read one by one.
+/// The incidents with the evidence of their alerts, for the names of servers and tools. One read
+/// of the page's stretch of time finds most of them; leading alerts that it misses are read alone.
 fn open(rows: &Rows, page: Vec<Incident>) -> Result<Vec<Incident>, StoreError> {
     let around = AlertFilter {
         from: page.iter().filter_map(Incident::first_seen).min(),
