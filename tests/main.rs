@@ -3,7 +3,15 @@
 /// The real binary, driven and watched.
 mod support;
 
+/// From a line in a log to a mail in a mailbox.
+mod alarm;
+/// Mails as a real mail server gets them.
+mod mail;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
+/// A real mail server.
+mod smtp_server;
+/// The rules of the tree itself.
+mod tidy;
 /// The daemon against files that change.
 mod watch;

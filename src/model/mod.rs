@@ -1,4 +1,4 @@
-//! The words of Calltrail as types: records, calls, alerts and their ids. Pure data; nothing here reads a file or a clock.
+//! The words of Calltrail as types: records, calls, alerts and their ids. Pure data: no file, no clock.
 
 mod alert;
 mod call;

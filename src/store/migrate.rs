@@ -13,7 +13,8 @@ pub(super) const MIGRATIONS: [(&str, &str); 2] = [
 /// Applies what is missing; refuses a database that a newer or another Calltrail made.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     connection.execute_batch(
-        "create table if not exists migration_log (number uinteger not null, name varchar not null, hash varchar not null)",
+        "create table if not exists migration_log (
+            number uinteger not null, name varchar not null, hash varchar not null)",
     )?;
     let applied = applied(connection)?;
     for (number, (name, hash)) in applied.iter().enumerate() {

@@ -83,9 +83,7 @@ impl Reader {
             found.retain(|(alert, _)| filter.state.is_none_or(|state| state == alert.state));
             found.truncate(filter.limit.unwrap_or(usize::MAX));
             if filter.with_evidence {
-                for (alert, set) in &mut found {
-                    alert.evidence = evidence(connection, alert.id, *set)?;
-                }
+                add_evidence(connection, &mut found)?;
             }
             Ok(found.into_iter().map(|(alert, _)| alert).collect())
         })
@@ -372,12 +370,42 @@ fn alerts_sql(filter: &AlertFilter) -> (String, Vec<Sql<'_>>) {
     (sql, values)
 }
 
+/// Alerts up to which evidence is looked up one by one; beyond it, one pass over all of it is cheaper.
+const LOOKUPS_MAX: usize = 32;
+
+fn add_evidence(
+    connection: &Connection,
+    alerts: &mut [(AlertView, u64)],
+) -> Result<(), StoreError> {
+    if alerts.len() <= LOOKUPS_MAX {
+        for (alert, set) in alerts {
+            alert.evidence = evidence(connection, alert.id, *set)?;
+        }
+        return Ok(());
+    }
+    let places: HashMap<AlertId, usize> =
+        alerts.iter().enumerate().map(|(place, (alert, _))| (alert.id, place)).collect();
+    let mut statement = connection.prepare(
+        "select alert_id, evidence_seq, evidence from evidence_log order by alert_id, ordinal",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let place = places.get(&AlertId(get_id(row, 0)?)).and_then(|place| alerts.get_mut(*place));
+        if let Some((alert, set)) = place
+            && row.get::<_, u64>(1)? == *set
+        {
+            alert.evidence.extend(serde_json::from_str(&row.get::<_, String>(2)?).ok());
+        }
+    }
+    Ok(())
+}
+
 fn evidence(
     connection: &Connection,
     id: AlertId,
     set: u64,
 ) -> Result<Vec<crate::model::EvidenceView>, StoreError> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare(
         "select evidence from evidence_log where alert_id = ? and evidence_seq = ? order by ordinal",
     )?;
     let rows = statement.query_map([bytes(&id.0), number(set)], |row| row.get::<_, String>(0))?;
@@ -389,7 +417,7 @@ fn evidence(
 }
 
 fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, StoreError> {
-    let mut statement = connection.prepare_cached(
+    let mut statement = connection.prepare(
         "select new_id from call_superseded where call_id = ? and new_id is not null
          order by before_seq desc limit 1",
     )?;
@@ -429,11 +457,11 @@ struct Decisions {
 impl Decisions {
     fn load(connection: &Connection) -> Result<Self, StoreError> {
         let mut statement =
-            connection.prepare_cached("select old_id, new_id from alert_alias order by seq")?;
+            connection.prepare("select old_id, new_id from alert_alias order by seq")?;
         let aliases = statement
             .query_map([], |row| Ok((AlertId(get_id(row, 0)?), AlertId(get_id(row, 1)?))))?
             .collect::<Result<_, _>>()?;
-        let mut statement = connection.prepare_cached(
+        let mut statement = connection.prepare(
             "select alert_id, time, who, state, close_reason, note from decision_log order by seq",
         )?;
         let made = statement

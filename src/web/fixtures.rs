@@ -315,17 +315,6 @@ pub(crate) fn world() -> Fixture {
     alerts[4].state = AlertState::Closed;
     alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
     alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
-    let source = |name: &str, state: &str, generation: u64| SourceView {
-        generation,
-        stream: format!("{name}.jsonl"),
-        path: format!("/var/log/mcp/{name}.jsonl"),
-        state: state.to_owned(),
-        size: 52_428_800,
-        offset: if state == "live" { 52_420_000 } else { 52_428_800 },
-        records: 241_902,
-        rejects: generation % 3,
-        last_at: Some(START),
-    };
     Fixture {
         decisions: vec![DecisionView {
             at: START.plus(Micros::MINUTE),
@@ -352,21 +341,39 @@ pub(crate) fn world() -> Fixture {
                 .to_owned(),
             head: "{\"ts\":\"2026-11-29T09:58:01Z\",\"event\":\"tool_ca".to_owned(),
         }],
-        totals: Totals {
-            records: 1_204_331,
-            calls: 601_220,
-            rejects: 3,
-            alerts: alerts.len() as u64,
-            open_alerts: 4,
-            first_at: Some(START.minus(30 * Micros::DAY)),
-            last_at: Some(START),
-            alert_seq: 6,
-            outbox_pending: 1,
-            outbox_dead: 0,
-            last_mail_error: Some("connection refused by mail.example:587".to_owned()),
-            database_bytes: 734_003_200,
-        },
+        totals: totals(alerts.len() as u64),
         alerts,
+    }
+}
+
+fn source(name: &str, state: &str, generation: u64) -> SourceView {
+    SourceView {
+        generation,
+        stream: format!("{name}.jsonl"),
+        path: format!("/var/log/mcp/{name}.jsonl"),
+        state: state.to_owned(),
+        size: 52_428_800,
+        offset: if state == "live" { 52_420_000 } else { 52_428_800 },
+        records: 241_902,
+        rejects: generation % 3,
+        last_at: Some(START),
+    }
+}
+
+fn totals(alerts: u64) -> Totals {
+    Totals {
+        records: 1_204_331,
+        calls: 601_220,
+        rejects: 3,
+        alerts,
+        open_alerts: 4,
+        first_at: Some(START.minus(30 * Micros::DAY)),
+        last_at: Some(START),
+        alert_seq: 6,
+        outbox_pending: 1,
+        outbox_dead: 0,
+        last_mail_error: Some("connection refused by mail.example:587".to_owned()),
+        database_bytes: 734_003_200,
     }
 }
 

@@ -1,0 +1,103 @@
+//! From a line in a log to a mail in a mailbox: the daemon, a real mail server, and a network that is down at first.
+
+use std::fs;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::smtp_server::{PASSWORD, RealSmtp, USERNAME};
+use crate::support::{Daemon, await_that};
+
+const ATTACK: &str = include_str!("samples/trifecta/logs/tickets/audit.jsonl");
+
+#[test]
+fn a_mail_server_that_is_down_gets_the_trifecta_once_when_it_is_up() {
+    let server = RealSmtp::start();
+    let home = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let config = write_config(home.path(), port, &server);
+    let logs = home.path().join("logs");
+    fs::create_dir_all(logs.join("tickets")).unwrap();
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    fs::write(logs.join("tickets/audit.jsonl"), ATTACK).unwrap();
+
+    daemon.await_count("select least(count(*), 1) from delivery_log where outcome = 'retry'", 1);
+    assert!(server.mails().is_empty());
+    // A daemon that is killed now still owes the mail.
+    daemon.kill();
+    forward(port, server.port);
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    await_that("the mail", || !server.mails().is_empty());
+    daemon.await_count("select count(*) from delivery_log where outcome = 'sent'", 1);
+
+    let mails = server.mails();
+    assert_eq!(mails.len(), 1);
+    assert!(mails[0].contains("[critical]"), "{}", mails[0]);
+    assert!(mails[0].contains("X-Calltrail-Rule: trifecta-signature"), "{}", mails[0]);
+    assert!(daemon.stop().success());
+    assert_eq!(server.mails().len(), 1, "the mail comes once");
+}
+
+#[test]
+fn history_is_not_mailed_but_what_came_while_the_daemon_was_down_is() {
+    let server = RealSmtp::start();
+    let home = tempfile::tempdir().unwrap();
+    let config = write_config(home.path(), server.port, &server);
+    let logs = home.path().join("logs");
+    fs::create_dir_all(logs.join("tickets")).unwrap();
+    let file = logs.join("tickets/audit.jsonl");
+    fs::write(&file, ATTACK).unwrap();
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    daemon.await_count("select count(*) from alerts", 1);
+    daemon.kill();
+
+    let later = ATTACK.replace("2026-11-20", "2026-11-21");
+    let mut log = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    log.write_all(later.as_bytes()).unwrap();
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    daemon.await_count("select count(*) from delivery_log where outcome = 'sent'", 1);
+    daemon.await_count("select count(*) from alerts", 2);
+    let mails = server.mails();
+    assert_eq!(mails.len(), 1);
+    assert!(mails[0].contains("2026-11-21"), "{}", mails[0]);
+}
+
+fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
+    let password = home.join("password");
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&password).unwrap();
+    file.write_all(PASSWORD.as_bytes()).unwrap();
+    fs::write(home.join("ca.pem"), &server.root_pem).unwrap();
+    let config = home.join("calltrail.toml");
+    let text = format!(
+        "[mail]\nfrom = \"calltrail@example.com\"\nto = [\"oncall@example.com\"]\n\n\
+         [mail.smtp]\nhost = \"localhost\"\nport = {port}\nsecurity = \"starttls\"\n\
+         username = \"{USERNAME}\"\npassword_file = \"password\"\nca_file = \"ca.pem\"\n\n\
+         [web]\nbase_url = \"http://127.0.0.1:7700\"\n"
+    );
+    fs::write(&config, text).unwrap();
+    config
+}
+
+/// A port where nothing listens now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The network comes up: from now on the port leads to the server.
+fn forward(port: u16, to: u16) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+            let (mut up, mut back) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
+            let (mut from_client, mut from_server) = (stream, server);
+            std::thread::spawn(move || drop(std::io::copy(&mut from_client, &mut back)));
+            std::thread::spawn(move || {
+                drop(std::io::copy(&mut from_server, &mut up));
+                drop(up.shutdown(std::net::Shutdown::Both));
+            });
+        }
+    });
+}
