@@ -136,12 +136,11 @@ fn firing(
     let nodes = entry(entries, "calls").and_then(|found| found.node.list()).unwrap_or_default();
     let mut calls = Vec::new();
     for node in nodes {
-        match range(node).filter(|range| range.end <= events) {
-            Some(range) => calls.extend(range),
-            None => {
-                let message = "`calls` holds indices of events from 0, or ranges such as 0-19";
-                problems.push(node.line, message);
-            }
+        if let Some(range) = range(node).filter(|range| range.end <= events) {
+            calls.extend(range);
+        } else {
+            let message = "`calls` holds indices of events from 0, or ranges such as 0-19";
+            problems.push(node.line, message);
         }
     }
     if calls.is_empty() {

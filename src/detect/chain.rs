@@ -1,4 +1,5 @@
-//! Where chains of calls close, and which calls lie on them. Pure functions of a group's calls in order.
+//! Where chains of calls close, and which calls lie on them. Pure functions of a group's calls in
+//! order.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -46,18 +47,21 @@ const NEVER: Micros = Micros(i64::MIN);
 /// No chain from here on.
 const NO_END: Micros = Micros(i64::MAX);
 
-/// One pass over a group's events, earliest first: how late a chain that ends at each event can start.
+/// One pass over a group's events, earliest first: how late a chain that ends at each event can
+/// start.
 pub(super) struct Chains<'a> {
     chain: &'a Chain,
     events: &'a [Event],
-    /// For event `e` and stage `s`, at `e * stages + s`: the latest start of a chain whose stage `s` is `e`.
+    /// For event `e` and stage `s`, at `e * stages + s`: the latest start of a chain whose stage
+    /// `s` is `e`.
     starts: Vec<Micros>,
     /// Indices of the events that close a match, in order.
     pub(super) matches: Vec<usize>,
 }
 
 impl<'a> Chains<'a> {
-    /// Finds all matches that close at `floor` or later. `events` are in order and reach back a lookback before the floor.
+    /// Finds all matches that close at `floor` or later. `events` are in order and reach back a
+    /// lookback before the floor.
     pub(super) fn find(chain: &'a Chain, events: &'a [Event], floor: Micros) -> Self {
         let mut found = Self { chain, events, starts: Vec::new(), matches: Vec::new() };
         if found.can_match() {
@@ -85,9 +89,9 @@ impl<'a> Chains<'a> {
         self.starts.reserve_exact(self.events.len() * width);
         for (index, event) in self.events.iter().enumerate() {
             row.fill(NEVER);
-            for stage in 0..width {
+            for (stage, start) in row.iter_mut().enumerate() {
                 if event.stages & (1 << stage) != 0 {
-                    row[stage] = match stage.checked_sub(1) {
+                    *start = match stage.checked_sub(1) {
                         None => self.first_stage(event.at, &mut counted),
                         Some(before) => latest[before],
                     };
@@ -106,7 +110,8 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The start of a chain whose first stage is filled now: always now, unless a count is still short.
+    /// The start of a chain whose first stage is filled now: always now, unless a count is still
+    /// short.
     fn first_stage(&self, at: Micros, counted: &mut VecDeque<Micros>) -> Micros {
         let Some(count) = self.chain.count else {
             return at;
@@ -123,8 +128,8 @@ impl<'a> Chains<'a> {
         self.starts.get(event * width + stage).copied().unwrap_or(NEVER)
     }
 
-    /// The events on any valid chain that closes at one of these matches, in order, each with the first stage it fills on
-    /// such a chain. One pass, latest first.
+    /// The events on any valid chain that closes at one of these matches, in order, each with the
+    /// first stage it fills on such a chain. One pass, latest first.
     pub(super) fn evidence(&self, matches: &[usize]) -> Vec<(usize, u8)> {
         let (Some(&first), Some(&last)) = (matches.first(), matches.last()) else {
             return Vec::new();
@@ -161,8 +166,9 @@ impl<'a> Chains<'a> {
         out
     }
 
-    /// The first stage the event fills on a valid chain. `ends` holds, per stage, the earliest close of a chain that goes
-    /// on from a later event at that stage; the event's own ends are added.
+    /// The first stage the event fills on a valid chain. `ends` holds, per stage, the earliest
+    /// close of a chain that goes on from a later event at that stage; the event's own ends are
+    /// added.
     fn on_chain(&self, index: usize, is_closing: bool, ends: &mut [Micros]) -> Option<u8> {
         let event = &self.events[index];
         let mut filled = None;
@@ -187,7 +193,8 @@ impl<'a> Chains<'a> {
         filled
     }
 
-    /// The shortest span of a match in microseconds, over all matches: of the chain, or of its count if it has but one stage.
+    /// The shortest span of a match in microseconds, over all matches: of the chain, or of its
+    /// count if it has but one stage.
     pub(super) fn shortest_micros(&self) -> Option<i64> {
         let last = self.chain.stages.len().checked_sub(1)?;
         let span = |index: &usize| {

@@ -288,3 +288,112 @@ impl<'a> Linker<'a, '_, '_> {
         Some(Kind::Chain(Chain { stages, count, timespan_micros, quiet_micros }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The problems of a file, as `line: message` texts.
+    fn problems(text: &str) -> Vec<String> {
+        match rule_set(&[("x.yml", text)]) {
+            Ok(_) => Vec::new(),
+            Err(found) => found.into_iter().map(|p| format!("{}: {}", p.line, p.message)).collect(),
+        }
+    }
+
+    fn detection(body: &str) -> String {
+        format!("title: t\nlogsource: {{product: mcp}}\ndetection:\n{body}")
+    }
+
+    fn correlation(body: &str) -> String {
+        let helper = "{title: t, name: a, logsource: {product: mcp}, detection: {s: {ran: no}, \
+                      condition: s}}";
+        format!("title: t\ncorrelation:\n{body}---\n{helper}\n")
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_with_line_and_reason() {
+        let plain = "  s: {ran: no}\n  condition: s\n";
+        let count = "  type: event_count\n  rules: [a]\n  timespan: 1m\n  group-by: [actor]\n";
+        for (text, expected) in [
+            (detection("  s: {ran: no}\n  condition: s or t\n"), "5: the condition names `t`"),
+            (
+                detection("  s: {toool.name: x}\n  condition: s\n"),
+                "4: there is no field `toool.name`",
+            ),
+            (
+                detection("  s:\n    tool.name|base64: x\n  condition: s\n"),
+                "5: the modifier `base64`",
+            ),
+            (
+                detection("  s: {outcome: sucess}\n  condition: s\n"),
+                "4: `outcome` is never `sucess`",
+            ),
+            (detection("  s: {code|re: '('}\n  condition: s\n"), "4: `code|re`: "),
+            (detection("  s: {code: 1.10}\n  condition: s\n"), "4: `code` cannot be compared"),
+            (detection("  s: {code: []}\n  condition: s\n"), "4: `code` has an empty list"),
+            (detection("  s: {code|lt: 5}\n  condition: s\n"), "4: `code` is no number"),
+            (detection("  s: {at: '2026'}\n  condition: s\n"), "4: `at` is a time"),
+            (
+                detection("  s: {duration_ms|gt: long}\n  condition: s\n"),
+                "4: `duration_ms` is compared",
+            ),
+            (detection("  s: [word]\n  condition: s\n"), "4: keywords are not supported"),
+            (detection("  s: {ran: no}\n"), "3: `detection` has no `condition`"),
+            (
+                detection(plain) + "levle: high\n",
+                "6: the key `levle` is not known; did you mean `level`",
+            ),
+            (detection(plain) + "level: severe\n", "6: `level: severe` is none of"),
+            (detection(plain) + "group-by: [flags]\n", "6: calls cannot be grouped by `flags`"),
+            (detection(plain) + "---\n" + &detection(plain), "7: a second rule that fires"),
+            (detection(plain).replace("mcp", "windows"), "2: logsource `product`"),
+            (detection(plain).replace("title: t", "name: t"), "1: `title` is missing"),
+            (correlation("  type: value_count\n"), "3: the type `value_count` is not supported"),
+            (correlation(count), "2: `condition` is missing"),
+            (correlation(&format!("{count}  condition: {{lte: 3}}\n")), "7: `condition` is one of"),
+            (
+                correlation(&format!("{count}  condition: {{gte: 3}}\n  aliases: {{}}\n")),
+                "8: this type",
+            ),
+            (
+                correlation(&format!("{count}  condition: {{gte: 3}}\n  generate: true\n")),
+                "8: only `gen",
+            ),
+            (correlation(&count.replace("1m", "1y")), "5: `timespan` is a whole number"),
+            (
+                correlation(&(count.replace("[a]", "[b]") + "  condition: {gte: 3}\n")),
+                "4: no rule in this file is called `b`",
+            ),
+            (
+                correlation(&count.replace("event_count", "temporal_ordered")),
+                "1: temporal_ordered takes",
+            ),
+            (correlation("  type: first_seen\n  rules: [a]\n"), "2: `fields` is missing"),
+            ("a: [".to_owned(), ": this is not YAML"),
+            ("- a\n".to_owned(), "1: a rule is a map of keys, not a list"),
+            (String::new(), "1: the file holds no rule that fires"),
+        ] {
+            let found = problems(&text);
+            assert!(
+                found.iter().any(|problem| problem.contains(expected)),
+                "expected `{expected}`, found {found:?} in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn all_problems_of_all_files_are_reported_at_once() {
+        let bad = detection("  s: {a: x, b: y}\n  condition: s\n") + "levle: high\n";
+        let found = rule_set(&[("b.yml", &bad), ("a.yml", &bad)]).unwrap_err();
+        let files: Vec<&str> = found.iter().map(|problem| problem.file.as_str()).collect();
+        assert_eq!(files, ["a.yml", "a.yml", "a.yml", "b.yml", "b.yml", "b.yml"]);
+    }
+
+    #[test]
+    fn equal_detections_are_evaluated_once() {
+        let plain = detection("  s: {ran: no}\n  condition: s\n");
+        let set = rule_set(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
+        assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
+    }
+}

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::field::did_you_mean;
 use super::matcher::Expr;
 
-/// Parentheses and nots deeper than this are refused: no person writes them, and recursion has a limit.
+/// Parentheses and nots deeper than this are refused: no person writes them, and recursion has a
+/// limit.
 const DEPTH_MAX: usize = 64;
 
 /// Compiles a condition over named selections; the error is the reason to refuse it.

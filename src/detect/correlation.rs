@@ -1,9 +1,9 @@
-//! The `correlation:` block: Sigma's event_count and temporal_ordered, and our first_seen.
+//! The `correlation:` block: Sigma's event counts and ordered sequences, and our first-seen rules.
 
 use super::document::group_by;
 use super::field::{GroupField, did_you_mean};
 use super::problem::Problems;
-use super::yaml::{Entry, Node, entry};
+use super::yaml::{Entry, Node, Value, entry};
 
 /// A correlation with its references still by name.
 pub(super) struct Correlation {
@@ -59,13 +59,12 @@ impl Correlation {
         let rules = references(found.line, entries, problems);
         let first_seen = kind.node.text() == Some("first_seen");
         let fields = if first_seen { "fields" } else { "group-by" };
-        let group_by = match entry(entries, fields) {
-            Some(entry) => group_by(entry, problems),
-            None => {
-                let message = format!("`{fields}` is missing, such as `{fields}: [actor]`");
-                problems.push(found.line, message);
-                Vec::new()
-            }
+        let group_by = if let Some(entry) = entry(entries, fields) {
+            group_by(entry, problems)
+        } else {
+            let message = format!("`{fields}` is missing, such as `{fields}: [actor]`");
+            problems.push(found.line, message);
+            Vec::new()
         };
         let what = if first_seen {
             Some(Correlates::FirstSeen { baseline: baseline(entries, problems) })
@@ -91,7 +90,6 @@ fn known_keys(entries: &[Entry], keys: &[&str], problems: &mut Problems<'_>) {
 }
 
 fn generate(entries: &[Entry], problems: &mut Problems<'_>) {
-    use super::yaml::Value;
     if let Some(found) = entry(entries, "generate")
         && !matches!(found.node.value, Value::Bool(false))
     {
@@ -151,7 +149,8 @@ fn span_micros(text: &str) -> Option<i64> {
     i64::try_from(seconds).ok()?.checked_mul(1_000_000)
 }
 
-/// Only a lower bound can close a match at a call: that something did *not* happen is seen at no call.
+/// Only a lower bound can close a match at a call: that something did *not* happen is seen at no
+/// call.
 fn minimum(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<u64> {
     let Some(found) = entry(entries, "condition") else {
         problems.push(line, "`condition` is missing, such as `condition: {gte: 20}`");

@@ -1,4 +1,5 @@
-//! The engine: batches of call changes in, alert changes out. What it says depends on the set of calls alone.
+//! The engine: batches of call changes in, alert changes out. What it says depends on the set of
+//! calls alone.
 
 use std::sync::Arc;
 
@@ -9,19 +10,21 @@ use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros
 use super::chain::{Event, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
-use super::group::{Group, Op, Place, kept_micros};
+use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
 
-/// First-seen groups held in memory; over it, those that a sweep finds idle are read from the store when they come again.
+/// First-seen groups of one rule held in memory; over it, all are let go and read from the store as
+/// they come again.
 const FIRST_SEEN_MAX: usize = 65_536;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
 ///
-/// For each batch: [`Self::plan`] says which histories it needs, [`Self::apply`] takes them and tells what became of the
-/// alerts. The store must hold all batches applied before, and not yet this one, when the histories are read.
+/// For each batch: [`Self::plan`] says which histories it needs, [`Self::apply`] takes them and
+/// tells what became of the alerts. The store must hold all batches applied before, and not yet
+/// this one, when the histories are read.
 pub struct Engine {
     rules: Arc<RuleSet>,
     labels: Arc<LabelsOf>,
@@ -72,7 +75,7 @@ struct Untimed {
 
 impl Engine {
     pub fn new(rules: Arc<RuleSet>, labels: Arc<LabelsOf>) -> Self {
-        let shelf = |rule: &Rule| Shelf {
+        let held = |rule: &Rule| Shelf {
             groups: match rule.kind {
                 Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
                 Kind::FirstSeen(_) => Groups::FirstSeen(FxHashMap::default()),
@@ -80,7 +83,7 @@ impl Engine {
             cold_before: None,
         };
         Self {
-            shelves: rules.rules.iter().map(shelf).collect(),
+            shelves: rules.rules.iter().map(held).collect(),
             rules,
             labels,
             watermark: None,
@@ -90,11 +93,12 @@ impl Engine {
         }
     }
 
-    /// Says what the store already holds at the start: the newest time of any call, future ones included. Groups are then
-    /// read from the store when a batch first touches them within reach of that time.
+    /// Says what the store already holds at the start: the newest time of any call, future ones
+    /// included. Groups are then read from the store when a batch first touches them within reach
+    /// of that time.
     pub fn cold(&mut self, before: Option<Micros>) {
-        for shelf in &mut self.shelves {
-            shelf.cold_before = shelf.cold_before.max(before);
+        for held in &mut self.shelves {
+            held.cold_before = held.cold_before.max(before);
         }
     }
 
@@ -106,7 +110,8 @@ impl Engine {
         needs
     }
 
-    /// Applies a batch. `history` answers the needs that [`Self::plan`] stated for the same changes.
+    /// Applies a batch. `history` answers the needs that [`Self::plan`] stated for the same
+    /// changes.
     pub fn apply(&mut self, changes: &[CallChange], history: Vec<History>) -> Vec<AlertChange> {
         let prepared = match self.prepared.take() {
             Some(prepared) if prepared.is_of(changes) => prepared,
@@ -136,6 +141,16 @@ impl Engine {
             .filter_map(|change| Some((change.old.as_ref()?.id, change.new.as_ref()?.id)))
             .collect();
         outcomes.into_iter().flat_map(|outcome| outcome.into_changes(&became)).collect()
+    }
+
+    /// Groups in memory, over all rules.
+    #[cfg(test)]
+    pub(super) fn groups_held(&self) -> usize {
+        let held = |shelf: &Shelf| match &shelf.groups {
+            Groups::Chain(groups) => groups.len(),
+            Groups::FirstSeen(groups) => groups.len(),
+        };
+        self.shelves.iter().map(held).sum()
     }
 
     /// Evaluates every call once and sorts what the rules want by group.
@@ -176,15 +191,13 @@ impl Engine {
 
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
-        let shelf = self.shelves.get(touch.rule)?;
-        let (needed, reach_micros, whole) = match (&rule.kind, &shelf.groups) {
+        let held = self.shelves.get(touch.rule)?;
+        let (needed, reach_micros, whole) = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let reach = chain.reach_micros();
                 let needed = match groups.get(&touch.key) {
                     Some(group) => touch.earliest < group.floor,
-                    None => {
-                        shelf.cold_before.is_some_and(|cold| touch.earliest <= cold.plus(reach))
-                    }
+                    None => held.cold_before.is_some_and(|cold| touch.earliest <= cold.plus(reach)),
                 };
                 (needed, reach, false)
             }
@@ -192,7 +205,7 @@ impl Engine {
                 let prefix = Prefix { rule, first, key: &touch.key };
                 let needed = match groups.get(&touch.key) {
                     Some(seen) => seen.needs_history(prefix, &touch.ops),
-                    None => shelf.cold_before.is_some(),
+                    None => held.cold_before.is_some(),
                 };
                 (needed, 0, true)
             }
@@ -216,12 +229,12 @@ impl Engine {
             let events = self.events_of(rule, &touch.key, &history.calls);
             (events, history)
         });
-        let Some(shelf) = self.shelves.get_mut(touch.rule) else {
+        let Some(held) = self.shelves.get_mut(touch.rule) else {
             return Outcome::default();
         };
-        match (&rule.kind, &mut shelf.groups) {
+        match (&rule.kind, &mut held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                settle_chain(rule, chain, groups, shelf.cold_before, touch, past)
+                settle_chain(rule, chain, groups, held.cold_before, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 settle_first_seen(rule, first, groups, touch, past)
@@ -292,11 +305,11 @@ impl Engine {
             return;
         }
         self.swept_at = Some(watermark);
-        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            let Shelf { groups, cold_before } = shelf;
+        for (rule, held) in self.rules.rules.iter().zip(&mut self.shelves) {
+            let Shelf { groups, cold_before } = held;
             match (&rule.kind, groups) {
                 (Kind::Chain(chain), Groups::Chain(groups)) => {
-                    let before = watermark.minus(kept_micros(chain));
+                    let before = watermark.minus(idle_micros(chain));
                     groups.retain(|_, group| {
                         let idle = group.idle_since(before);
                         *cold_before = (*cold_before).max(idle);
@@ -322,9 +335,9 @@ fn settle_chain(
     past: Option<(Vec<Event>, History)>,
 ) -> Outcome {
     let key = touch.key.clone();
-    let place = Place { rule, chain, key: &key };
+    let scope = Scope { rule, chain, key: &key };
     if let Some((events, history)) = past {
-        groups.insert(key.clone(), Group::restore(place, events, &history));
+        groups.insert(key.clone(), Group::restore(scope, events, &history));
     }
     let group = groups.entry(touch.key).or_insert_with(|| {
         // Whatever the group did before is further back than a reach from here.
@@ -332,7 +345,7 @@ fn settle_chain(
             cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(chain.reach_micros() + 1));
         Group::new(floor)
     });
-    group.update(place, touch.ops)
+    group.update(scope, touch.ops)
 }
 
 fn settle_first_seen(
@@ -393,7 +406,8 @@ impl Prepared {
     }
 }
 
-/// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as they were found.
+/// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as
+/// they were found.
 pub fn evaluate(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, calls: Vec<Arc<Call>>) -> Vec<Alert> {
     let changes: Vec<CallChange> =
         calls.into_iter().map(|call| CallChange { old: None, new: Some(call) }).collect();

@@ -16,7 +16,8 @@ const EPISODE_MAX_MICROS: i64 = 24 * Micros::HOUR;
 /// The most evidence calls an alert keeps.
 const EVIDENCE_MAX: usize = 200;
 
-/// Of a first match with more evidence than both together, the earliest and the latest calls that are kept whatever follows.
+/// Of a first match with more evidence than both together, the earliest and the latest calls that
+/// are kept whatever follows.
 const FIRST_HEAD: usize = 100;
 const FIRST_TAIL: usize = 20;
 
@@ -43,9 +44,9 @@ impl Span {
 
 /// A run of matches of one rule and group.
 ///
-/// Its evidence is the union over its matches, but what it keeps of it is bounded: the first match's (so that the cause is
-/// never lost), the latest, and the number of all others. Calls near the floor are kept whole, because a later match may
-/// yet name them again.
+/// Its evidence is the union over its matches, but what it keeps of it is bounded: the first
+/// match's (so that the cause is never lost), the latest, and the number of all others. Calls near
+/// the floor are kept whole, because a later match may yet name them again.
 #[derive(Clone, Debug)]
 pub(super) struct Episode {
     closing: Arc<Call>,
@@ -56,7 +57,8 @@ pub(super) struct Episode {
     first_at: Micros,
     /// The first match's evidence, in order.
     pinned: Vec<Filled>,
-    /// The latest of the evidence that no further match can name, in order, and how much of it there was.
+    /// The latest of the evidence that no further match can name, in order, and how much of it
+    /// there was.
     settled: Vec<Filled>,
     settled_count: u64,
     /// All other evidence, in order.
@@ -244,7 +246,8 @@ pub(super) fn alert(rule: &Rule, group: &[Text], closing: &Arc<Call>, value: u64
     }
 }
 
-/// Of a first match with very much evidence: the earliest calls, the latest, and the first of each stage.
+/// Of a first match with very much evidence: the earliest calls, the latest, and the first of each
+/// stage.
 fn pin(filled: Vec<Filled>) -> Vec<Filled> {
     if filled.len() <= FIRST_HEAD + FIRST_TAIL {
         return filled;

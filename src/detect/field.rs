@@ -276,7 +276,8 @@ const fn discrepancy(found: &Discrepancy) -> &'static str {
     }
 }
 
-/// An argument's value as rules compare it: a JSON string without its quotes, anything else as it stands.
+/// An argument's value as rules compare it: a JSON string without its quotes, anything else as it
+/// stands.
 fn plain(arg: &ArgValue) -> Cow<'_, str> {
     if arg.text.starts_with('"')
         && let Ok(text) = serde_json::from_str::<String>(&arg.text)

@@ -1,4 +1,5 @@
-//! The state of one group of a chain rule: a bounded window of its calls, and what was said about them.
+//! The state of one group of a chain rule: a bounded window of its calls, and what was said about
+//! them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,8 +21,9 @@ pub(super) struct Op {
 
 /// One group of a chain rule.
 ///
-/// Matches that close before `floor` are settled: their calls are gone but for one lookback, and of their episodes only the
-/// one that a later match may still join is kept. A change before the floor needs the history from the store.
+/// Matches that close before `floor` are settled: their calls are gone but for one lookback, and of
+/// their episodes only the one that a later match may still join is kept. A change before the floor
+/// needs the history from the store.
 #[derive(Debug)]
 pub(super) struct Group {
     events: Vec<Event>,
@@ -34,18 +36,29 @@ pub(super) struct Group {
 
 /// A rule with its chain and the values of one of its groups.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct Scope<'a> {
     pub(super) rule: &'a Rule,
     pub(super) chain: &'a Chain,
     pub(super) key: &'a [Text],
 }
 
-/// A change this long after two reaches before the newest call is still taken without a look into the store.
-const SLACK_MICROS: i64 = Micros::MINUTE;
+/// Calls later than this are taken without a look into the store even by rules with a short reach.
+const LATE_MIN_MICROS: i64 = Micros::MINUTE;
 
-/// How much of the past a group holds, in microseconds; idle for longer, it is let go.
-pub(super) const fn kept_micros(chain: &Chain) -> i64 {
-    chain.reach_micros().saturating_mul(2).saturating_add(SLACK_MICROS)
+/// Calls later than this need a look into the store even by rules with a long reach: what is kept
+/// for them is every call of the group.
+const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
+
+/// How far the floor of a group follows its newest call, in microseconds.
+const fn lag_micros(chain: &Chain) -> i64 {
+    let lag = chain.reach_micros().saturating_add(LATE_MIN_MICROS);
+    if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
+}
+
+/// A group idle for this long is let go, in microseconds. Twice the reach, so that a group that is
+/// new to memory is mostly known to be new to the store as well.
+pub(super) const fn idle_micros(chain: &Chain) -> i64 {
+    chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
 
 impl Group {
@@ -54,19 +67,21 @@ impl Group {
         Self { events: Vec::new(), floor, open: None, reported: Vec::new() }
     }
 
-    /// The group as it stood before the batch. `events` are the calls of the history that take part, in any order.
-    pub(super) fn restore(place: Place<'_>, mut events: Vec<Event>, history: &History) -> Self {
+    /// The group as it stood before the batch. `events` are the calls of the history that take
+    /// part, in any order.
+    pub(super) fn restore(scope: Scope<'_>, mut events: Vec<Event>, history: &History) -> Self {
         events.sort_by(Event::order);
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
-        let before = fold(place.chain, &events, floor, None, floor);
+        let before = fold(scope.chain, &events, floor, None, floor);
         let shown: FxHashMap<AlertId, Reported> = before
             .episodes
             .iter()
-            .map(|episode| episode.reported(place.rule, place.key))
+            .map(|episode| episode.reported(scope.rule, scope.key))
             .map(|shown| (shown.id, shown))
             .collect();
-        // An alert that the history does not bear out stays without a fingerprint: it is reported anew or retracted.
+        // An alert that the history does not bear out stays without a fingerprint: it is reported
+        // anew or retracted.
         let mut reported: Vec<Reported> = history
             .alerts
             .iter()
@@ -81,20 +96,23 @@ impl Group {
     }
 
     /// Takes a batch's changes and tells what they did to the group's alerts.
-    pub(super) fn update(&mut self, place: Place<'_>, ops: Vec<Op>) -> Outcome {
+    pub(super) fn update(&mut self, scope: Scope<'_>, ops: Vec<Op>) -> Outcome {
         let revised = apply(&mut self.events, ops);
-        let cut = self.next_floor(place.chain);
-        let folded = fold(place.chain, &self.events, self.floor, self.open.take(), cut);
+        let cut = self.next_floor(scope.chain);
+        let folded = fold(scope.chain, &self.events, self.floor, self.open.take(), cut);
         let now: Vec<Reported> =
-            folded.episodes.iter().map(|episode| episode.reported(place.rule, place.key)).collect();
-        let outcome = compare(place, &self.reported, &now, &folded.episodes, &revised);
+            folded.episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
+        let mut outcome = compare(scope, &self.reported, &now, &folded.episodes, &revised);
+        if scope.chain.is_single() {
+            outcome.standing.extend(now.iter().map(|now| now.id));
+        }
         self.reported = now;
-        self.trim(place.chain, cut, folded);
+        self.trim(scope.chain, cut, folded);
         outcome
     }
 
-    /// The newest call, if it is older than `before`. A group with a call dated in the future is never idle: were it let go,
-    /// every new group would have to ask the store for its past.
+    /// The newest call, if it is older than `before`. A group with a call dated in the future is
+    /// never idle: were it let go, every new group would have to ask the store for its past.
     pub(super) fn idle_since(&self, before: Micros) -> Option<Micros> {
         let newest = self.events.last().map_or(self.floor, |event| event.at.max(self.floor));
         (newest < before).then_some(newest)
@@ -102,7 +120,7 @@ impl Group {
 
     fn next_floor(&self, chain: &Chain) -> Micros {
         let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| self.floor.max(event.at.minus(kept_micros(chain))))
+        newest.map_or(self.floor, |event| self.floor.max(event.at.minus(lag_micros(chain))))
     }
 
     /// Moves the floor to `cut`: what is before it is settled.
@@ -127,7 +145,8 @@ impl Group {
     }
 }
 
-/// Puts changes in place among ordered events; returns the calls that stayed and whose content changed.
+/// Puts changes in scope among ordered events; returns the calls that stayed and whose content
+/// changed.
 pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<CallId> {
     // Stable: of several changes to one call, the last one holds.
     ops.sort_by(|a, b| a.event.order(&b.event));
@@ -215,7 +234,7 @@ fn still_open(episode: Option<&Episode>, chain: &Chain, cut: Micros) -> Option<E
 
 /// What became of the former alerts, and what is new. `now` describes `episodes`, in order.
 fn compare(
-    place: Place<'_>,
+    scope: Scope<'_>,
     former: &[Reported],
     now: &[Reported],
     episodes: &[Episode],
@@ -242,7 +261,7 @@ fn compare(
             continue;
         }
         let is_new = overlapping(former, shown).is_none();
-        let alert = Box::new(episode.alert(place.rule, place.key));
+        let alert = Box::new(episode.alert(scope.rule, scope.key));
         outcome.set.push(Set { alert, is_new, replaces });
     }
     outcome

@@ -6,17 +6,19 @@ use crate::model::{AlertId, Call, CallId, Micros, Text};
 
 use super::episode::Reported;
 
-/// What has to be read from the store before a batch can be applied: the past of one group of one rule.
+/// What has to be read from the store before a batch can be applied: the past of one group of one
+/// rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryNeed {
     /// Index into the rule set's rules.
     pub rule: usize,
-    /// Fields and the values that the calls (and the alerts' groups) must have. For a first-seen rule this is the group
-    /// without its last field, whose values are all wanted.
+    /// Fields and the values that the calls (and the alerts' groups) must have. For a first-seen
+    /// rule this is the group without its last field, whose values are all wanted.
     pub group: Vec<(Text, Text)>,
     /// The earliest time that the batch touches; before everything where all of the past is wanted.
     pub touched: Micros,
-    /// How far before `touched`, and before the first close of the earliest listed alert, calls still matter.
+    /// How far before `touched`, and before the first close of the earliest listed alert, calls
+    /// still matter.
     pub reach_micros: i64,
     /// All calls of the group are wanted, however old.
     pub whole: bool,
@@ -26,11 +28,12 @@ pub struct HistoryNeed {
 #[derive(Clone, Debug)]
 pub struct History {
     pub need: HistoryNeed,
-    /// All calls of the group from `min(touched, closing_at of the earliest listed alert) - reach` to the end of time, in
-    /// any order. Calls that the rule does not ask for do no harm.
+    /// All calls of the group from `min(touched, closing_at of the earliest listed alert) - reach`
+    /// to the end of time, in any order. Calls that the rule does not ask for do no harm.
     pub calls: Vec<Arc<Call>>,
-    /// The alerts of the rule and group that are not retracted, with `last_seen` no earlier than `touched - reach`. Where
-    /// `whole` is set: all alerts of the rule whose group holds the need's fields and values.
+    /// The alerts of the rule and group that are not retracted, with `last_seen` no earlier than
+    /// `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's
+    /// fields and values.
     pub alerts: Vec<KnownAlert>,
 }
 

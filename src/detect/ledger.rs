@@ -1,4 +1,5 @@
-//! A stand-in for the store that holds everything in memory: for the rule files' cases and for tests.
+//! A stand-in for the store that holds everything in memory: for the rule files' cases and for
+//! tests.
 
 use std::sync::Arc;
 

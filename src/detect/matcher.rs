@@ -273,3 +273,99 @@ fn unescape(text: &str) -> String {
 fn last_line(error: &regex::Error) -> String {
     error.to_string().lines().last().unwrap_or_default().trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::detect::fixture::{Shape, call};
+    use crate::detect::yaml;
+    use crate::model::{ArgValue, Call, Labels, Tri};
+
+    /// The call that every item below is tried on.
+    fn subject() -> Call {
+        let mut call = Call::clone(&call(&Shape::at(1, "mcp__files__read_file"), 0, 0));
+        let arg = |name: &str, text: &str| ArgValue {
+            name: name.into(),
+            text: text.into(),
+            hash: 0,
+            chars: None,
+            summarised: false,
+        };
+        call.args.values = vec![arg("limit", "20"), arg("path", r#""C:\\Ünï\\a*b.TXT""#)];
+        call.args.dropped = vec!["query".into()];
+        call.flags = vec!["signal:override".into(), "too_large".into()];
+        call.also = vec![("principal".into(), "eve".into())];
+        call.duration_ms = Some(12.5);
+        call
+    }
+
+    fn matches(item: &str) -> bool {
+        let nodes = yaml::documents(item).unwrap();
+        let entry = &nodes[0].map().unwrap()[0];
+        let item = Item::parse(&entry.key, &entry.node).unwrap();
+        let labels = |_: &Call| Labels { sensitive: Tri::Yes, ..Labels::default() };
+        let call = Arc::new(subject());
+        Expr::Item(item).matches(&Subject::new(&call, &labels))
+    }
+
+    #[test]
+    fn items_that_fit() {
+        for item in [
+            "tool.name: READ_file",
+            "tool.name: mcp__files__read_file",
+            "tool.name: '*files*'",
+            "tool.name|cased: read_file",
+            "tool.name|startswith: mcp__",
+            "tool.name|endswith: [x, _FILE]",
+            "tool.name|contains|all: [files, read]",
+            "tool.name|re: '^read_f.le$'",
+            "tool.sensitive: yes",
+            "tool.sensitive: true",
+            "tool.outbound: unknown",
+            "principal: ann",
+            "principal: eve",
+            "tenant: null",
+            "tenant|exists: false",
+            "flags: too_large",
+            "flags|all: [too_large, 'signal:*']",
+            "args.names: query",
+            "args.limit: 20",
+            "args.limit|gte: 20",
+            "args.path: 'c:\\ünï\\a\\*b.txt'",
+            "args.path|contains: 'ÜNÏ'",
+            "duration_ms|lt: 12.6",
+            "duration_ms: 12.5",
+            "ran: yes",
+            "code: 'o?'",
+            "kind: call",
+            "at|exists: true",
+        ] {
+            assert!(matches(item), "{item}");
+        }
+    }
+
+    #[test]
+    fn items_that_do_not_fit() {
+        for item in [
+            "tool.name: read",
+            "tool.name|cased: READ_file",
+            "tool.name|contains|all: [files, write]",
+            "tool.name|re: '^READ'",
+            "tool.sensitive: no",
+            "tool.outbound: no",
+            "principal: bob",
+            "principal: null",
+            "flags: too",
+            "args.limit|gt: 20",
+            "args.limit: 2",
+            "args.path: 'c:\\ünï\\axb.txt'",
+            "args.query|exists: true",
+            "duration_ms|lt: 12.5",
+            "ended|exists: true",
+        ] {
+            assert!(!matches(item), "{item}");
+        }
+    }
+}

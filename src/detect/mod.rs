@@ -1,7 +1,9 @@
-//! Rule text to compiled rules to findings. Rules are Sigma files with a few keys of our own (`rules/README.md` is their
-//! reference); the engine takes batches of call changes and tells what became of the alerts.
+//! Rule text to compiled rules to findings. Rules are Sigma files with a few keys of our own
+//! (`rules/README.md` is their reference); the engine takes batches of call changes and tells what
+//! became of the alerts.
 //!
-//! What it finds is a function of the set of calls, never of the order in which they came: see [`Engine`].
+//! What it finds is a function of the set of calls, never of the order in which they came: see
+//! [`Engine`].
 
 mod cases;
 mod chain;
@@ -25,9 +27,13 @@ mod trial;
 mod yaml;
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod naive;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod scenarios;
 
 pub use engine::{Engine, evaluate};
 pub use field::LabelsOf;

@@ -1,4 +1,5 @@
-//! What the documents say, done the slow way: every chain of every match is enumerated. The engine must agree.
+//! What the documents say, done the slow way: every chain of every match is enumerated. The engine
+//! must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,17 +17,8 @@ pub(super) struct NaiveRule {
 }
 
 pub(super) enum What {
-    Chain {
-        stages: Vec<(&'static str, fn(&Call) -> bool)>,
-        count: Option<(usize, i64)>,
-        timespan: i64,
-        quiet: i64,
-    },
-    FirstSeen {
-        stage: &'static str,
-        fits: fn(&Call) -> bool,
-        baseline: usize,
-    },
+    Chain { stages: Vec<NaiveStage>, count: Option<(usize, i64)>, timespan: i64, quiet: i64 },
+    FirstSeen { stage: &'static str, fits: fn(&Call) -> bool, baseline: usize },
 }
 
 /// All that an alert says, in a form that can be compared.
@@ -43,7 +35,14 @@ pub(super) struct Said {
     pub(super) evidence: Vec<(String, CallId)>,
 }
 
+/// A stage's name and what fills it.
+pub(super) type NaiveStage = (&'static str, fn(&Call) -> bool);
+
+/// The stage that each call fills, by index.
 type Filled = BTreeMap<usize, usize>;
+
+/// A group and its first call.
+type FirstOf<'a> = (&'a Vec<Text>, &'a Arc<Call>);
 
 /// All alerts over a set of calls.
 pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) -> Vec<Said> {
@@ -75,7 +74,7 @@ pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) ->
 }
 
 struct NaiveChain<'a> {
-    stages: &'a [(&'static str, fn(&Call) -> bool)],
+    stages: &'a [NaiveStage],
     count: Option<(usize, i64)>,
     timespan: i64,
     calls: &'a [Arc<Call>],
@@ -115,8 +114,8 @@ impl NaiveChain<'_> {
         let mut others = Filled::new();
         for (_, filled) in episode {
             for (call, stage) in filled {
-                let least = others.entry(*call).or_insert(*stage);
-                *least = (*least).min(*stage);
+                let lowest = others.entry(*call).or_insert(*stage);
+                *lowest = (*lowest).min(*stage);
             }
         }
         for (call, stage) in others {
@@ -207,7 +206,7 @@ fn first_seen(
     set: &RuleSet,
 ) -> Vec<Said> {
     let compiled = set.rules().iter().find(|other| *other.name == *name).unwrap();
-    let mut prefixes: BTreeMap<&[Text], Vec<(&Vec<Text>, &Arc<Call>)>> = BTreeMap::new();
+    let mut prefixes: BTreeMap<&[Text], Vec<FirstOf<'_>>> = BTreeMap::new();
     for (group, calls) in groups {
         let first = calls.iter().find(|call| fits(call) && call.at.is_some());
         if let Some(first) = first {

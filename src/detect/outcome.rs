@@ -1,6 +1,6 @@
 //! What a batch did to the alerts of one rule, before it is told to others.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{Alert, AlertChange, AlertId, CallId};
 
@@ -9,6 +9,9 @@ use crate::model::{Alert, AlertChange, AlertId, CallId};
 pub(super) struct Outcome {
     pub(super) set: Vec<Set>,
     pub(super) gone: Vec<Gone>,
+    /// Alerts that stand although their call may be gone without its time: it has come back with
+    /// one.
+    pub(super) standing: FxHashSet<AlertId>,
 }
 
 pub(super) struct Set {
@@ -29,10 +32,12 @@ impl Outcome {
     pub(super) fn extend(&mut self, other: Self) {
         self.set.extend(other.set);
         self.gone.extend(other.gone);
+        self.standing.extend(other.standing);
     }
 
-    /// The changes as they are told. An alert whose closing call became another call, even one of another group, goes on as
-    /// the alert that closes with that other call. `became` says what the batch made of each revised call.
+    /// The changes as they are told. An alert whose closing call became another call, even one of
+    /// another group, goes on as the alert that closes with that other call. `became` says what the
+    /// batch made of each revised call.
     pub(super) fn into_changes(
         mut self,
         became: &FxHashMap<CallId, CallId>,
@@ -47,8 +52,10 @@ impl Outcome {
                 .and_then(|index| self.set.get_mut(*index));
             if let Some(set) = successor {
                 set.is_new = false;
-                set.replaces.push(gone.id);
-            } else {
+                if set.alert.id != gone.id {
+                    set.replaces.push(gone.id);
+                }
+            } else if !self.standing.contains(&gone.id) {
                 retracted.push(AlertChange::Retracted { id: gone.id, reason: RETRACTED.into() });
             }
         }

@@ -48,14 +48,15 @@ pub(super) enum Kind {
     FirstSeen(FirstSeen),
 }
 
-/// Calls that fill the stages one after another. A single-event rule is a chain of one stage, an event count a chain of
-/// one counted stage.
+/// Calls that fill the stages one after another. A single-event rule is a chain of one stage, an
+/// event count a chain of one counted stage.
 #[derive(Debug)]
 pub(super) struct Chain {
     pub(super) stages: Vec<Stage>,
     /// Where the first stage is filled by the call that makes a number of them.
     pub(super) count: Option<Count>,
-    /// Microseconds from the call that fills the first stage to the one that fills the last, at most.
+    /// Microseconds from the call that fills the first stage to the one that fills the last, at
+    /// most.
     pub(super) timespan_micros: i64,
     /// Matches at most this far apart are one episode.
     pub(super) quiet_micros: i64,
@@ -92,7 +93,8 @@ impl RuleSet {
         &self.rules
     }
 
-    /// Files that lack a test case that fires or one that does not. Such rules work; `rules check` refuses them.
+    /// Files that lack a test case that fires or one that does not. Such rules work; `rules check`
+    /// refuses them.
     pub fn lacking_cases(&self) -> Vec<RuleProblem> {
         let lacks = |rule: &&Rule| {
             let fires = rule.cases.iter().any(|case| !case.fires.is_empty());
@@ -173,7 +175,8 @@ impl Chain {
     }
 }
 
-/// Tells which detections a call fits; each is evaluated at most once a call, whatever number of rules share it.
+/// Tells which detections a call fits; each is evaluated at most once a call, whatever number of
+/// rules share it.
 pub(super) struct Verdicts {
     known: Vec<Option<bool>>,
 }

@@ -57,7 +57,8 @@ impl Prefix<'_> {
 }
 
 impl Seen {
-    /// True if the changes take away a call that is the earliest of its value: only the store knows the next.
+    /// True if the changes take away a call that is the earliest of its value: only the store knows
+    /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
         net(prefix, ops).iter().any(|op| {
             let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
@@ -157,7 +158,8 @@ impl Seen {
         is_held
     }
 
-    /// Compares the touched values with what was told; all values, if the home values may have changed.
+    /// Compares the touched values with what was told; all values, if the home values may have
+    /// changed.
     fn report(&mut self, prefix: Prefix<'_>, touched: &FxHashSet<Text>, outcome: &mut Outcome) {
         let at_home = |value: &Text| {
             let held = self.values.get(value);

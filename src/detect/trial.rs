@@ -1,4 +1,5 @@
-//! Runs the cases of rules, and what follows from each: other orders, deliveries twice, spans just too long.
+//! Runs the cases of rules, and what follows from each: other orders, deliveries twice, spans just
+//! too long.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ pub struct TestResult {
     pub failure: Option<String>,
 }
 
-/// Runs every case of every rule. A case that fires is also tried in other orders and deliveries, which must change
-/// nothing, and with what it takes to fire just missing, which must silence it.
+/// Runs every case of every rule. A case that fires is also tried in other orders and deliveries,
+/// which must change nothing, and with what it takes to fire just missing, which must silence it.
 pub fn run_tests(rules: &Arc<RuleSet>) -> Vec<TestResult> {
     let mut results = Vec::new();
     for rule in &rules.rules {
@@ -91,7 +92,8 @@ impl Trial<'_> {
         (!alerts.is_empty()).then(|| format!("still fires: {}", self.describe(&alerts)))
     }
 
-    /// Delivers the calls in batches, each the given number of times, and compares what is left in the end.
+    /// Delivers the calls in batches, each the given number of times, and compares what is left in
+    /// the end.
     fn same(
         &self,
         expected: &[Alert],
@@ -153,14 +155,15 @@ impl Trial<'_> {
         alerts.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// The calls with all gaps made longer by one factor, so that the shortest match takes the timespan and `excess`
-    /// microseconds. None where there is no span or the match takes no time.
+    /// The calls with all gaps made longer by one factor, so that the shortest match takes the
+    /// timespan and `excess` microseconds. None where there is no span or the match takes no time.
     fn stretched(&self, excess: i64) -> Option<Vec<Arc<Call>>> {
         let Kind::Chain(chain) = &self.rule.kind else {
             return None;
         };
         let is_sequence = chain.stages.len() > 1;
-        // A count with a sequence after it has two spans, and stretching to the one breaks the other.
+        // A count with a sequence after it has two spans, and stretching to the one breaks the
+        // other.
         if is_sequence && chain.count.is_some() && excess == 0 {
             return None;
         }
@@ -172,7 +175,8 @@ impl Trial<'_> {
         let first = self.case.events.iter().filter_map(|(call, _)| call.at).min()?;
         let target = i128::from(limit.checked_add(excess)?);
         let stretch = |at: Micros| {
-            // Rounding may cost a microsecond between two calls: round away from the limit that is tried.
+            // Rounding may cost a microsecond between two calls: round away from the limit that is
+            // tried.
             let scaled = i128::from(at.since(first)) * target;
             let shortest = i128::from(shortest);
             let moved = if excess > 0 {
@@ -216,7 +220,8 @@ impl Trial<'_> {
         groups.into_values().filter_map(shortest).min()
     }
 
-    /// The calls, each with a value of its own in the rule's first group-by field. None where one call is enough.
+    /// The calls, each with a value of its own in the rule's first group-by field. None where one
+    /// call is enough.
     fn scattered(&self) -> Option<Vec<Arc<Call>>> {
         let is_single = match &self.rule.kind {
             Kind::Chain(chain) => chain.is_single() || chain.count.is_some_and(|c| c.min == 1),
@@ -241,7 +246,8 @@ impl Trial<'_> {
         self.case.events.iter().enumerate().map(scatter).collect()
     }
 
-    /// The calls without the evidence of one stage, for each stage in turn; of a counted stage, one call too few stay.
+    /// The calls without the evidence of one stage, for each stage in turn; of a counted stage, one
+    /// call too few stay.
     fn thinned(&self, alerts: &[Alert]) -> Vec<Vec<Arc<Call>>> {
         let Kind::Chain(chain) = &self.rule.kind else {
             return Vec::new();
@@ -277,7 +283,8 @@ fn labels_of(case: &Case) -> Arc<LabelsOf> {
 
 /// One fixed disorder: by a stride that shares no divisor with the length.
 fn shuffled(calls: &[Arc<Call>]) -> Vec<Arc<Call>> {
-    let stride = [7, 11, 13].into_iter().find(|stride| calls.len() % stride != 0).unwrap_or(1);
+    let stride =
+        [7, 11, 13].into_iter().find(|stride| !calls.len().is_multiple_of(*stride)).unwrap_or(1);
     let at = |index: usize| calls.get((index * stride + 1) % calls.len());
     (0..calls.len()).filter_map(at).cloned().collect()
 }

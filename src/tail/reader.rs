@@ -14,10 +14,11 @@ use crate::model::{Micros, Text};
 /// Why nothing could be read of a generation now.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("there is no such generation")]
-    Unknown,
-    /// Its file holds other content now.
+    /// There is no such generation, or a scan found its content gone.
     #[error("the content is gone")]
+    Gone,
+    /// Its file holds other content than the last scan saw.
+    #[error("the content has changed")]
     Changed,
     #[error(transparent)]
     Open(#[from] OpenError),
@@ -26,14 +27,15 @@ pub(super) enum ReadError {
 }
 
 impl Tail {
-    /// The generations that have unread bytes which may hold complete lines, by number. Touches no file. Empty once
-    /// everything that the last scan saw is read.
+    /// The generations that have unread bytes which may hold complete lines, by number. Touches no
+    /// file. Empty once everything that the last scan saw is read.
     pub fn pending(&self) -> Vec<u64> {
         self.sources.values().filter(|source| source.is_pending()).map(|s| s.generation).collect()
     }
 
-    /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to complete one line. A
-    /// chunk without items says that there is none now; a problem with the file shows in the next scan.
+    /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to
+    /// complete one line. A chunk without items says that there is none now; a problem with the
+    /// file shows in the next scan.
     pub fn read(&mut self, generation: u64, bytes_max: usize) -> Chunk {
         let line_bytes_max = self.config.line_bytes_max;
         self.advance(generation, |file, start, source| {
@@ -41,8 +43,8 @@ impl Tail {
         })
     }
 
-    /// The generations of rotated or deleted files that are read to their end, have been quiet for the grace period
-    /// and end without a newline.
+    /// The generations of rotated or deleted files that are read to their end, have been quiet for
+    /// the grace period and end without a newline.
     pub fn finishable(&self, now: Micros) -> Vec<u64> {
         let grace = self.config.grace_micros;
         let is_due = |source: &&Source| {
@@ -55,8 +57,8 @@ impl Tail {
         self.sources.values().filter(is_due).map(|source| source.generation).collect()
     }
 
-    /// Hands out what follows the last newline of a rotated or deleted file, as an unterminated line. Nothing if the
-    /// file is live, or has complete lines left.
+    /// Hands out what follows the last newline of a rotated or deleted file, as an unterminated
+    /// line. Nothing if the file is live, or has complete lines left.
     pub fn finish(&mut self, generation: u64) -> Chunk {
         let line_bytes_max = self.config.line_bytes_max;
         self.advance(generation, |file, start, source| {
@@ -69,15 +71,12 @@ impl Tail {
         })
     }
 
-    /// Says that the store has the generation up to the cursor's offset, so that [`Tail::rewind`] goes no further back.
+    /// Says that the store has the generation up to the cursor's offset, so that [`Tail::rewind`]
+    /// goes no further back.
     pub fn commit(&mut self, cursor: &Cursor) {
         let Some(source) = self.sources.get_mut(&cursor.generation) else { return };
         if (source.committed.offset..=source.read.offset).contains(&cursor.offset) {
-            source.committed = Anchor {
-                offset: cursor.offset,
-                tail_len: cursor.tail_len,
-                tail_hash: cursor.tail_hash,
-            };
+            source.committed = cursor.anchor();
             self.rate(cursor.generation);
         }
     }
@@ -87,15 +86,19 @@ impl Tail {
         self.sources.values_mut().for_each(Source::rewind);
     }
 
-    /// The generation as committed: what to store when its path or state changed. None if it is unknown.
+    /// The generation as committed: what to store when its path or state changed. None if it is
+    /// unknown.
     pub fn cursor(&self, generation: u64) -> Option<Cursor> {
         let source = self.sources.get(&generation)?;
         Some(source.cursor(source.committed))
     }
 
-    /// The generation as it will be once the store has it up to `offset`, the end of an item handed out and not
-    /// committed. None if `offset` is no such place, or if the file cannot be read at the moment: commit nothing of it
-    /// then. Where the content is gone, the cursor says so: no file will be taken for it after a restart.
+    /// The generation as it will be once the store has it up to `offset`, the end of an item handed
+    /// out and not committed. Any such end will do; that of a whole chunk is known without looking
+    /// at the file. None if `offset` is no such place, or if the file cannot be read or was changed
+    /// since the last scan: scan and ask again, and if it still is none, store nothing of it for
+    /// now. Where a scan found the content gone, the cursor says so: no file will be taken for it
+    /// after a restart.
     pub fn cursor_at(&mut self, generation: u64, offset: u64) -> Option<Cursor> {
         let source = self.sources.get(&generation)?;
         let (committed, read) = (source.committed, source.read);
@@ -105,9 +108,9 @@ impl Tail {
             committed
         } else if (committed.offset..read.offset).contains(&offset) {
             match self.checked(generation, |file, _| Anchor::at(file, offset)) {
-                Ok(Some(anchor)) => anchor,
-                Ok(None) | Err(ReadError::Changed) => Anchor::nowhere(offset),
-                Err(ReadError::Unknown | ReadError::Open(_) | ReadError::Io(_)) => return None,
+                Ok(anchor) => anchor?,
+                Err(ReadError::Gone) => Anchor::nowhere(offset),
+                Err(_) => return None,
             }
         } else {
             return None;
@@ -115,8 +118,8 @@ impl Tail {
         self.sources.get(&generation).map(|source| source.cursor(anchor))
     }
 
-    /// Finds a line again: the `length` bytes at `offset`, as they were read. None if the file is gone, cannot be read,
-    /// or no longer is that generation.
+    /// Finds a line again: the `length` bytes at `offset`, as they were read. None if the file is
+    /// gone, cannot be read, or no longer is that generation.
     pub fn read_line(&mut self, generation: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
         let source = self.sources.get(&generation)?;
         let end = offset.checked_add(length)?;
@@ -134,6 +137,7 @@ impl Tail {
         generation: u64,
         step: impl FnOnce(&File, u64, &mut Source) -> io::Result<Taken>,
     ) -> Chunk {
+        let verified = self.sources.get(&generation).and_then(|source| source.verified);
         let outcome = self.checked(generation, |file, source| {
             let inherited = source.inherited.filter(|_| source.read.offset == 0);
             let start = inherited.map_or(source.read.offset, |inherited| inherited.until);
@@ -149,15 +153,18 @@ impl Tail {
         match outcome {
             Ok(Some((taken, anchor))) => {
                 source.read = anchor;
-                // Shorter again already, perhaps.
-                source.scanned = taken.scanned.min(source.size);
+                // Of what changed while it was read, only what was taken is certain.
+                let is_certain = source.verified == verified;
+                source.scanned = if is_certain { taken.scanned } else { taken.end };
                 chunk.end = taken.end;
                 chunk.buffer = taken.buffer;
                 chunk.items = taken.items;
             }
             // Shrinking while it is read: the next scan finds out what became of it.
-            Ok(None) | Err(ReadError::Changed | ReadError::Unknown) => source.is_stalled = true,
-            Err(ReadError::Open(OpenError::Moved)) => source.is_stalled = true,
+            Ok(None)
+            | Err(ReadError::Changed | ReadError::Gone | ReadError::Open(OpenError::Moved)) => {
+                source.is_stalled = true;
+            }
             Err(ReadError::Open(OpenError::Io(error)) | ReadError::Io(error)) => {
                 source.is_stalled = true;
                 self.read_problems.push(Problem::refused(&source.path, "read", &error));
@@ -183,15 +190,15 @@ impl Tail {
         }
     }
 
-    /// Does some reading in the generation's file, and then makes sure that the file was the generation's all along: a
-    /// change before or while it was read shows afterwards.
+    /// Does some reading in the generation's file, and then makes sure that the file was the
+    /// generation's all along: a change before or while it was read shows afterwards.
     fn checked<T>(
         &mut self,
         generation: u64,
         work: impl FnOnce(&File, &mut Source) -> io::Result<T>,
     ) -> Result<T, ReadError> {
         self.open_again(generation)?;
-        let source = self.sources.get_mut(&generation).ok_or(ReadError::Unknown)?;
+        let source = self.sources.get_mut(&generation).ok_or(ReadError::Gone)?;
         let file = self.files.get(generation).ok_or(OpenError::Moved)?;
         let outcome = work(file, source)?;
         if source.verify_change(file)? { Ok(outcome) } else { Err(ReadError::Changed) }
@@ -199,9 +206,9 @@ impl Tail {
 
     /// Makes sure that the generation's file is open.
     pub(super) fn open_again(&mut self, generation: u64) -> Result<(), ReadError> {
-        let source = self.sources.get(&generation).ok_or(ReadError::Unknown)?;
+        let source = self.sources.get(&generation).ok_or(ReadError::Gone)?;
         if source.state == SourceState::Gone {
-            return Err(ReadError::Changed);
+            return Err(ReadError::Gone);
         }
         if self.files.has(generation) {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Taking the next items out of a file in bounded memory: long lines and holes are streamed over, a piece at a time.
+//! Taking the next items out of a file in bounded memory: long lines and holes are streamed over, a
+//! piece at a time.
 
 use std::fs::File;
 use std::io;
@@ -26,6 +27,10 @@ enum Over {
 }
 
 impl Skim {
+    pub(super) fn is_zeros(&self) -> bool {
+        matches!(self.over, Over::Zeros)
+    }
+
     /// Whether it is a line that is already longer than the limit.
     pub(super) fn is_endless_line(&self, start: u64, line_bytes_max: usize) -> bool {
         matches!(self.over, Over::Line(_)) && self.at - start > line_bytes_max as u64
@@ -54,8 +59,8 @@ impl Taken {
     }
 }
 
-/// Takes about `bytes_max` bytes of complete lines from `start` on. A line that does not fit is read whole up to
-/// `line_bytes_max`, and passed over beyond.
+/// Takes about `bytes_max` bytes of complete lines from `start` on. A line that does not fit is
+/// read whole up to `line_bytes_max`, and passed over beyond.
 pub(super) fn take(
     file: &File,
     start: u64,

@@ -5,7 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::SourceStatus;
-use super::identity::{Anchor, FileKey, Head, Stamp, Verdict, decide, key_and_stamp};
+use super::identity::{
+    Anchor, FileKey, HEAD_BYTES, Head, Stamp, is_same_content, key_and_stamp, opening, read_up_to,
+};
 use super::report::SourceState;
 use super::skim::Skim;
 use crate::model::{Micros, Text};
@@ -20,16 +22,28 @@ pub struct Cursor {
     pub inode: u64,
     /// Bytes read and stored: `[0, offset)`.
     pub offset: u64,
-    /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with the file up to 4096.
+    /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with `offset` up to 4096.
     pub head_len: u32,
     pub head_hash: [u8; 16],
-    /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256) says that the
-    /// content was gone when the cursor was made, so that no file will be taken for it.
+    /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256)
+    /// says that the content was gone when the cursor was made, so that no file will be taken for
+    /// it.
     pub tail_len: u32,
     pub tail_hash: [u8; 16],
     pub state: SourceState,
     /// Bytes in the file when it was last looked at.
     pub size: u64,
+}
+
+impl Cursor {
+    pub(super) fn anchor(&self) -> Anchor {
+        Anchor {
+            offset: self.offset,
+            head: Head { len: self.head_len, hash: self.head_hash },
+            tail_len: self.tail_len,
+            tail_hash: self.tail_hash,
+        }
+    }
 }
 
 /// One generation in memory.
@@ -41,7 +55,10 @@ pub(super) struct Source {
     pub(super) key: FileKey,
     pub(super) state: SourceState,
     pub(super) size: u64,
-    pub(super) head: Head,
+    /// What the file was seen to begin with, read or not.
+    pub(super) seen: Head,
+    /// Of its first few bytes, once they were looked at.
+    pub(super) opening: Option<[u8; 16]>,
     /// How far bytes were handed out.
     pub(super) read: Anchor,
     /// How far the store has them.
@@ -54,7 +71,8 @@ pub(super) struct Source {
     pub(super) inherited: Option<Inherited>,
     /// The content was verified while the file had this stamp.
     pub(super) verified: Option<Stamp>,
-    /// The stamp was still the same at a later look, so that no change can hide behind a coarse clock.
+    /// The stamp was still the same at a later look, so that no change can hide behind a coarse
+    /// clock.
     pub(super) is_settled: bool,
     /// Not found at any path; read through the file held open, as long as it is.
     pub(super) is_adrift: bool,
@@ -85,7 +103,8 @@ impl Source {
             key,
             state: SourceState::Live,
             size: 0,
-            head: Head::of(&[]),
+            seen: Head::EMPTY,
+            opening: None,
             read: Anchor::START,
             committed: Anchor::START,
             scanned: 0,
@@ -104,15 +123,10 @@ impl Source {
 
     pub(super) fn restored(cursor: Cursor) -> Self {
         let key = FileKey { dev: cursor.dev, inode: cursor.inode };
-        let anchor = Anchor {
-            offset: cursor.offset,
-            tail_len: cursor.tail_len,
-            tail_hash: cursor.tail_hash,
-        };
+        let anchor = cursor.anchor();
         Self {
             state: cursor.state,
             size: cursor.size,
-            head: Head { len: cursor.head_len, hash: cursor.head_hash },
             read: anchor,
             committed: anchor,
             scanned: cursor.offset,
@@ -131,8 +145,8 @@ impl Source {
             dev: self.key.dev,
             inode: self.key.inode,
             offset: anchor.offset,
-            head_len: self.head.len,
-            head_hash: self.head.hash,
+            head_len: anchor.head.len,
+            head_hash: anchor.head.hash,
             tail_len: anchor.tail_len,
             tail_hash: anchor.tail_hash,
             state: self.state,
@@ -162,8 +176,8 @@ impl Source {
         self.state != SourceState::Gone && !self.is_stalled && self.size > self.scanned
     }
 
-    /// Looks at the file and, if it changed since it was last verified, at its content. False: it holds other content,
-    /// and whatever was just read from it is not this generation's.
+    /// Looks at the file and, if it changed since it was last verified, at its content. False: it
+    /// holds other content, and whatever was just read from it is not this generation's.
     pub(super) fn verify(&mut self, file: &File) -> io::Result<bool> {
         let (_, stamp) = key_and_stamp(&file.metadata()?);
         if self.verified == Some(stamp) && self.is_settled {
@@ -172,7 +186,8 @@ impl Source {
         self.verify_content(file, stamp)
     }
 
-    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads between two scans.
+    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads
+    /// between two scans.
     pub(super) fn verify_change(&mut self, file: &File) -> io::Result<bool> {
         let (_, stamp) = key_and_stamp(&file.metadata()?);
         if self.verified == Some(stamp) {
@@ -185,18 +200,27 @@ impl Source {
         if self.inherited.is_some_and(|inherited| stamp.size < inherited.until) {
             return Ok(false);
         }
-        let Verdict::Same(head) = decide(file, stamp.size, &self.head, &self.read)? else {
+        if !is_same_content(file, &self.seen, &self.read)? {
             return Ok(false);
-        };
-        self.head = head;
+        }
+        let bytes = read_up_to(file, 0, HEAD_BYTES as u64)?;
+        self.seen = Head::seen(&bytes);
+        self.opening = opening(&bytes);
         self.is_settled = self.verified == Some(stamp);
-        self.verified = Some(stamp);
-        if stamp.size < self.size {
-            self.lost_bytes += self.size - stamp.size;
+        if !self.is_settled && !self.is_mere_growth(stamp.size) {
             self.forget_progress();
         }
+        self.verified = Some(stamp);
+        self.lost_bytes += self.size.saturating_sub(stamp.size);
         self.size = stamp.size;
         Ok(true)
+    }
+
+    /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are
+    /// written over where the system was slow to write them; in front of other bytes they stay.
+    fn is_mere_growth(&self, size: u64) -> bool {
+        let is_at_end = self.skim.as_ref().is_some_and(|s| s.is_zeros() && s.at >= self.size);
+        size > self.size && !is_at_end
     }
 
     /// Forgets what was found beyond the read position.

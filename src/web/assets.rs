@@ -1,4 +1,5 @@
-//! Style, script and icon: embedded, under names that change with their content, so that they can be cached for ever.
+//! Style, script and icon: embedded, under names that change with their content, so that they can
+//! be cached for ever.
 
 use std::sync::OnceLock;
 

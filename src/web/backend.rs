@@ -109,8 +109,8 @@ impl Reading {
         Self { rows, turns: Arc::new(Semaphore::new(READS_MAX)) }
     }
 
-    /// All that one page reads, as one blocking task. A read that outlasts the limit keeps its turn until it ends, so
-    /// that impatient reloads cannot pile up queries.
+    /// All that one page reads, as one blocking task. A read that outlasts the limit keeps its turn
+    /// until it ends, so that impatient reloads cannot pile up queries.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Rows) -> Result<T, StoreError> + Send + 'static,

@@ -4,19 +4,24 @@ use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, State};
 
+use super::backend::Rows;
 use super::error::WebError;
+use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident_page::{label_source_words, label_words, ran_words};
 use super::json_text;
-use super::link;
-use super::shown::{Shown, When, bytes, count, duration};
+use super::shown::{Severity, Shown, When, bytes, count, duration};
 use super::state::Shared;
 use super::story::{self, Sentence};
 use super::timeline::class_word;
 use crate::model::{
-    ArgValue, ArgView, Call, CallId, Certainty, JoinedBy, Labels, OutcomeClass, RecordView,
-    Sighting, TimeQuality,
+    AlertId, AlertView, ArgValue, ArgView, Call, CallId, Certainty, JoinedBy, Labels, OutcomeClass,
+    RecordView, Sighting, TimeQuality,
 };
+use crate::store::{AlertFilter, StoreError};
+
+/// Alerts looked through for the call.
+const ALERTS_MAX: usize = 50;
 
 #[derive(Template, WebTemplate)]
 #[template(path = "call.html")]
@@ -31,7 +36,7 @@ pub(crate) struct CallPage {
     at: When,
     ended: When,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     labels: Vec<&'static str>,
     label_source: &'static str,
     disagreements: Vec<Sentence>,
@@ -39,6 +44,14 @@ pub(crate) struct CallPage {
     args: Vec<ArgRow>,
     args_view: &'static str,
     records: Vec<RecordBlock>,
+    alerts: Vec<AlertLink>,
+}
+
+/// An alert that rests on the call.
+struct AlertLink {
+    id: AlertId,
+    severity: Severity,
+    title: Shown,
 }
 
 struct SightingBlock {
@@ -85,22 +98,48 @@ pub(crate) async fn show(
     State(state): State<Shared>,
     Path(id): Path<String>,
 ) -> Result<CallPage, WebError> {
-    let id: CallId = id.parse().map_err(|_| WebError::NoSuch("call"))?;
+    let id: CallId = id.parse().map_err(|_| WebError::NoSuchCall)?;
     let frame = Frame::new(&state, "Call", Section::Other);
-    let (call, records) = state
-        .reading
-        .read(move |rows| {
-            let Some(call) = rows.call(id)? else { return Ok(None) };
-            let records = rows.records_of(&call)?;
-            Ok(Some((call, records)))
-        })
-        .await?
-        .ok_or(WebError::NoSuch("call"))?;
-    let labels = (state.labels)(call.server.as_deref(), &call.tool);
-    Ok(page(frame, &call, &records, labels))
+    let material =
+        state.reading.read(move |rows| material(rows, id)).await?.ok_or(WebError::NoSuchCall)?;
+    let labels = (state.labels)(material.call.server.as_deref(), &material.call.tool);
+    Ok(page(frame, &material, labels))
 }
 
-fn page(frame: Frame, call: &Call, records: &[RecordView], labels: Labels) -> CallPage {
+/// What was read for the page.
+struct Material {
+    call: Call,
+    records: Vec<RecordView>,
+    /// The alerts that rest on the call.
+    alerts: Vec<AlertView>,
+}
+
+fn material(rows: &Rows, id: CallId) -> Result<Option<Material>, StoreError> {
+    let Some(call) = rows.call(id)? else { return Ok(None) };
+    let mut records = rows.records_of(&call)?;
+    let mut alerts = rows.alerts(&AlertFilter {
+        actor: Some(call.actor.to_string()),
+        from: call.at,
+        to: call.at,
+        limit: Some(ALERTS_MAX),
+        with_evidence: true,
+        ..AlertFilter::default()
+    })?;
+    let rests_on = |alert: &AlertView| {
+        alert.evidence.iter().any(|evidence| [call.id, id].contains(&evidence.call_id))
+    };
+    alerts.retain(rests_on);
+    // Alerts keep the lines they rest on, whatever became of the files.
+    let kept = || alerts.iter().flat_map(|alert| &alert.evidence).flat_map(|call| &call.lines);
+    for record in records.iter_mut().filter(|record| record.line.is_none()) {
+        record.line =
+            kept().find(|line| line.record == record.id).and_then(|line| line.text.clone());
+    }
+    Ok(Some(Material { call, records, alerts }))
+}
+
+fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
+    let Material { call, records, alerts } = material;
     CallPage {
         frame,
         id: call.id,
@@ -112,7 +151,7 @@ fn page(frame: Frame, call: &Call, records: &[RecordView], labels: Labels) -> Ca
         at: When(call.at),
         ended: When(call.ended),
         actor: Shown::short(&call.actor, 160),
-        actor_address: format!("/{}", link::query([("actor", &*call.actor)])),
+        actor_address: Filter::default().address_of_actor(&call.actor),
         labels: label_words(labels),
         label_source: label_source_words(labels.source),
         disagreements: call
@@ -129,6 +168,14 @@ fn page(frame: Frame, call: &Call, records: &[RecordView], labels: Labels) -> Ca
             ArgView::Full => "All arguments are shown; secrets are masked.",
         },
         records: records.iter().map(record).collect(),
+        alerts: alerts
+            .iter()
+            .map(|alert| AlertLink {
+                id: alert.id,
+                severity: Severity(alert.level),
+                title: Shown::short(&alert.title, 160),
+            })
+            .collect(),
     }
 }
 

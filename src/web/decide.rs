@@ -1,13 +1,15 @@
 //! `POST /incidents/{id}/decide`: what a person decides about an incident, put down alert by alert.
 //!
-//! A form acts on the alerts its page showed and on no other: one that joined the incident since is not closed unseen.
+//! A form acts on the alerts its page showed and on no other: one that joined the incident since is
+//! not closed unseen.
 
 use axum::Form;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use serde::Deserialize;
 
 use super::error::WebError;
+use super::filter::Filter;
 use super::incident::Incident;
 use super::incident_page::find_incident;
 use super::state::Shared;
@@ -71,15 +73,16 @@ impl Action {
 pub(crate) async fn submit(
     State(state): State<Shared>,
     Path(id): Path<String>,
+    Query(pairs): Query<Vec<(String, String)>>,
     Form(form): Form<DecideForm>,
 ) -> Result<Redirect, WebError> {
-    let id: AlertId = id.parse().map_err(|_| WebError::NoSuch("incident"))?;
+    let id: AlertId = id.parse().map_err(|_| WebError::NoSuchIncident)?;
     let action = Action::read(&form)?;
     let incident = state
         .reading
         .read(move |rows| find_incident(rows, id))
         .await?
-        .ok_or(WebError::NoSuch("incident"))?;
+        .ok_or(WebError::NoSuchIncident)?;
     let template = Decision {
         alert_id: incident.id(),
         at: (state.clock)(),
@@ -91,7 +94,8 @@ pub(crate) async fn submit(
     for decision in decisions(&incident, action, &form.alerts, &template) {
         state.writing.decide(decision).await?;
     }
-    Ok(Redirect::to(&format!("/incidents/{id}#decisions")))
+    let page = Filter::read(&pairs).address_of_incident(id, None);
+    Ok(Redirect::to(&format!("{page}#decisions")))
 }
 
 fn decisions(
@@ -117,7 +121,8 @@ fn decisions(
         .collect()
 }
 
-/// The text without surrounding space, at most so many characters, or `otherwise` when nothing is left.
+/// The text without surrounding space, at most so many characters, or `otherwise` when nothing is
+/// left.
 fn text_or(text: &str, chars_max: usize, otherwise: &str) -> String {
     let text: String = text.trim().chars().take(chars_max).collect();
     if text.is_empty() { otherwise.to_owned() } else { text }

@@ -1,4 +1,5 @@
-//! What can go wrong with a request, and the page that says what to do. Causes are logged, never shown.
+//! What can go wrong with a request, and the page that says what to do. Causes are logged, never
+//! shown.
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -12,10 +13,22 @@ use crate::store::{DeskError, StoreError};
 pub(crate) enum WebError {
     #[error("there is no such page")]
     NotFound,
-    #[error("there is no {0} with this id")]
-    NoSuch(&'static str),
+    #[error("there is no incident with this id")]
+    NoSuchIncident,
+    #[error("there is no call with this id")]
+    NoSuchCall,
     #[error("{0}")]
     Bad(&'static str),
+    #[error("the page cannot be used in this way")]
+    WrongMethod,
+    #[error("the request came from another site")]
+    OtherSite,
+    #[error("the request named a host that is not ours")]
+    OtherHost,
+    #[error("too many wrong tokens")]
+    TooManyLogins,
+    #[error("too many pages are open")]
+    TooManyListeners,
     #[error("the database did not answer in time")]
     Slow,
     #[error("reading failed")]
@@ -29,7 +42,7 @@ pub(crate) enum WebError {
 /// An error page: what happened and what to do now.
 #[derive(Template, WebTemplate)]
 #[template(path = "error.html")]
-pub(crate) struct ErrorPage {
+struct ErrorPage {
     frame: Frame,
     status: u16,
     heading: &'static str,
@@ -39,34 +52,59 @@ pub(crate) struct ErrorPage {
 impl WebError {
     const fn status(&self) -> StatusCode {
         match self {
-            Self::NotFound | Self::NoSuch(_) | Self::Desk(DeskError::UnknownAlert(_)) => {
-                StatusCode::NOT_FOUND
-            }
+            Self::NotFound
+            | Self::NoSuchIncident
+            | Self::NoSuchCall
+            | Self::Desk(DeskError::UnknownAlert(_)) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::BAD_REQUEST,
-            Self::Slow | Self::Desk(DeskError::Stopped) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::OtherSite => StatusCode::FORBIDDEN,
+            Self::OtherHost => StatusCode::MISDIRECTED_REQUEST,
+            Self::TooManyLogins => StatusCode::TOO_MANY_REQUESTS,
+            Self::TooManyListeners | Self::Slow | Self::Desk(DeskError::Stopped) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Store(_) | Self::Task(_) | Self::Desk(DeskError::Failed(_)) => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
         }
     }
 
-    fn words(&self) -> (&'static str, &'static str) {
+    const fn words(&self) -> (&'static str, &'static str) {
         match self {
             Self::NotFound => {
                 ("No such page", "Check the address, or start from the incident list.")
             }
-            Self::NoSuch("call") => (
+            Self::NoSuchCall => (
                 "No such call",
-                "It may have been joined with another one since this link was made. Find it from its incident.",
+                "It may have been joined with another one since this link was made. Find it \
+                 from its incident.",
             ),
-            Self::NoSuch(_) | Self::Desk(DeskError::UnknownAlert(_)) => (
+            Self::NoSuchIncident | Self::Desk(DeskError::UnknownAlert(_)) => (
                 "No such incident",
-                "The link may be from another database, or mistyped. Find it in the incident list.",
+                "The link may be from another database, or mistyped. Find it in the incident \
+                 list.",
             ),
             Self::Bad(advice) => ("This request cannot be read", advice),
+            Self::WrongMethod => ("Not this way", "Open this page from the incident list instead."),
+            Self::OtherSite => (
+                "Refused",
+                "This request came from another site. Open the dashboard itself and try again.",
+            ),
+            Self::OtherHost => (
+                "Not this host",
+                "Calltrail answers only to the names it knows. Use the address printed at \
+                 start, or add this name to allowed_hosts in the configuration.",
+            ),
+            Self::TooManyLogins => (
+                "Too many wrong tokens",
+                "Wait a minute, then sign in with the link that the daemon prints when it starts.",
+            ),
+            Self::TooManyListeners => ("Too many open pages", "Close some of them."),
             Self::Slow => (
                 "The database is busy",
-                "Try again in a moment, or choose a shorter time range. While history is being read this can last.",
+                "Try again in a moment, or choose a shorter time range. While history is \
+                 being read this can last.",
             ),
             Self::Desk(DeskError::Stopped) => (
                 "Calltrail is shutting down",
@@ -78,7 +116,8 @@ impl WebError {
             ),
             Self::Store(_) | Self::Task(_) => (
                 "This page could not be made",
-                "The cause is in the daemon's log. Detection and mail go on without the dashboard.",
+                "The cause is in the daemon's log. Detection and mail go on without the \
+                 dashboard.",
             ),
         }
     }
@@ -97,16 +136,13 @@ impl IntoResponse for WebError {
 }
 
 /// The page for one status.
-pub(crate) fn error_page(
-    status: StatusCode,
-    heading: &'static str,
-    advice: &'static str,
-) -> Response {
+fn error_page(status: StatusCode, heading: &'static str, advice: &'static str) -> Response {
     let page = ErrorPage { frame: Frame::bare(heading), status: status.as_u16(), heading, advice };
     (status, page).into_response()
 }
 
-/// What a panic in a handler becomes: the page, and a line in the log without what it said to the browser.
+/// What a panic in a handler becomes: the page, and a line in the log without what it said to the
+/// browser.
 #[expect(clippy::needless_pass_by_value, reason = "the panic layer hands the payload over")]
 pub(crate) fn panic_page(payload: Box<dyn std::any::Any + Send>) -> Response {
     let cause = payload

@@ -1,4 +1,5 @@
-//! The incident list's filter: all of it is in the query string, so that a page's address is the page.
+//! The incident list's filter: all of it is in the query string, so that a page's address is the
+//! page.
 
 use super::incident::Incident;
 use super::link;
@@ -47,7 +48,11 @@ impl Filter {
     pub(crate) fn read(pairs: &[(String, String)]) -> Self {
         let mut filter = Self::default();
         for (key, value) in pairs {
-            let value: String = value.trim().chars().take(VALUE_CHARS_MAX).collect();
+            // Actors and rules are matched as they are; people's own words are not meant to the
+            // space.
+            let is_exact = matches!(key.as_str(), "actor" | "rule");
+            let value = if is_exact { value } else { value.trim() };
+            let value: String = value.chars().take(VALUE_CHARS_MAX).collect();
             if !value.is_empty() {
                 filter.set(key, value);
             }
@@ -110,6 +115,30 @@ impl Filter {
     /// The address of the page that begins after `end`.
     pub(crate) fn address_after(&self, end: (Micros, AlertId)) -> String {
         Self { before: Some(end), ..self.clone() }.address_without("")
+    }
+
+    /// The address of an incident's page, which keeps the filter for the ways back and on.
+    pub(crate) fn address_of_incident(&self, id: AlertId, around: Option<u32>) -> String {
+        let around = around.map(|minutes| ("around", minutes.to_string()));
+        format!("/incidents/{id}{}", self.query_with(around))
+    }
+
+    /// Where an incident's form is sent.
+    pub(crate) fn address_of_decision(&self, id: AlertId) -> String {
+        format!("/incidents/{id}/decide{}", self.query_with(None))
+    }
+
+    fn query_with(&self, more: Option<(&'static str, String)>) -> String {
+        let mut pairs = self.pairs();
+        pairs.retain(|(key, _)| *key != "before");
+        pairs.extend(more);
+        link::query(pairs.iter().map(|(key, value)| (*key, value.as_str())))
+    }
+
+    /// The address of the list of one actor; none for a name too long to be a filter.
+    pub(crate) fn address_of_actor(&self, actor: &str) -> Option<String> {
+        let fits = actor.chars().nth(VALUE_CHARS_MAX).is_none();
+        fits.then(|| Self { actor: Some(actor.to_owned()), ..self.clone() }.address())
     }
 
     /// The address of the list within other bounds.

@@ -29,14 +29,17 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn alerts(&self, filter: &AlertFilter) -> Vec<AlertView> {
         let within = |alert: &&AlertView| {
-            filter.actor.as_ref().is_none_or(|actor| *actor == alert.actor)
+            filter.after_seq.is_none_or(|after| alert.seq > after)
+                && filter.actor.as_ref().is_none_or(|actor| *actor == alert.actor)
                 && filter.from.is_none_or(|from| alert.last_seen.is_some_and(|last| last >= from))
                 && filter.to.is_none_or(|to| alert.first_seen.is_some_and(|first| first <= to))
         };
         let limit = filter.limit.unwrap_or(usize::MAX);
         let mut alerts: Vec<_> = self.alerts.iter().filter(within).take(limit).cloned().collect();
         if !filter.with_evidence {
-            alerts.iter_mut().for_each(|alert| alert.evidence.clear());
+            for alert in &mut alerts {
+                alert.evidence.clear();
+            }
         }
         alerts
     }
@@ -262,10 +265,9 @@ fn record(call: &Call) -> Vec<RecordView> {
             detail: Some("200 in 180 ms".to_owned()),
             flags: vec!["duplicate-key".to_owned()],
             line: Some(
-                "{\"ts\":\"2026-11-29T10:00:04.100Z\",\"event\":\"tool_call\",\"tool\":\"search_tickets\",\
-                 \"args\":{\"query\":\"customer tokens\",\"options\":{\"limit\":20,\"fields\":[\"id\",\"body\"]}},\
-                 \"token\":\"[masked]\",\"outcome\":\"ok\"}"
-                    .to_owned(),
+                r#"{"event":"tool_call","tool":"search_tickets","args":{"query":"customer tokens",
+                "options":{"limit":20,"fields":["id","body"]}},"token":"[masked]","outcome":"ok"}"#
+                    .replace('\n', ""),
             ),
         })
         .collect()

@@ -1,4 +1,5 @@
-//! What every page has around it: navigation, the state of ingest, the live banner's starting point.
+//! What every page has around it: navigation, the state of ingest, the live banner's starting
+//! point.
 
 use super::assets::Assets;
 use super::shown::{Shown, When};
@@ -31,7 +32,8 @@ pub(crate) struct Inside {
 }
 
 impl Frame {
-    /// The frame of a page for signed-in people. Call it before reading rows, so that what changes meanwhile counts as new.
+    /// The frame of a page for signed-in people. Call it before reading rows, so that what changes
+    /// meanwhile counts as new.
     pub(crate) fn new(state: &WebState, title: &str, section: Section) -> Self {
         let now = (state.clock)();
         let health = state.health.borrow();

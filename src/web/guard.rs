@@ -1,22 +1,24 @@
-//! Who may speak to the dashboard at all: the names it answers to, and the headers every response carries.
+//! Who may speak to the dashboard at all: the names it answers to, and the headers every response
+//! carries.
 
 use std::net::SocketAddr;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 
-use super::error::error_page;
+use super::error::WebError;
 use super::state::Shared;
 
-/// The host names the dashboard answers to. A page of a rebound name counts as same-origin for the browser, so this
-/// check is what stands between a hostile site and the loopback address.
+/// The host names the dashboard answers to. A page of a rebound name counts as same-origin for the
+/// browser, so this check is what stands between a hostile site and the loopback address.
 pub(crate) struct HostList(Vec<String>);
 
 impl HostList {
-    /// Loopback names and the bound address with its port, and what the operator allows: `name` stands for that name
-    /// without a port (as a proxy in front sends it) and with the bound one, `name:port` for itself alone.
+    /// Loopback names and the bound address with its port, and what the operator allows: `name`
+    /// stands for that name without a port (as a proxy in front sends it) and with the bound one,
+    /// `name:port` for itself alone.
     pub(crate) fn new(bound: SocketAddr, allowed: &[String]) -> Self {
         let port = bound.port();
         let mut hosts: Vec<String> =
@@ -72,12 +74,7 @@ pub(crate) async fn check_host(
         return next.run(request).await;
     }
     tracing::warn!("a request for a host that is not allowed was refused");
-    error_page(
-        StatusCode::MISDIRECTED_REQUEST,
-        "Not this host",
-        "Calltrail answers only to the names it knows. Use the address printed at start, or add this name to \
-         allowed_hosts in the configuration.",
-    )
+    WebError::OtherHost.into_response()
 }
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -94,8 +91,8 @@ pub(crate) async fn add_headers(request: Request, next: Next) -> Response {
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // Not `no-referrer`: with it browsers send `Origin: null` for our own forms, and over plain HTTP to another
-        // machine the origin is all that the cross-site check has.
+        // Not `no-referrer`: with it browsers send `Origin: null` for our own forms, and over plain
+        // HTTP to another machine the origin is all that the cross-site check has.
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),

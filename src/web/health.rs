@@ -52,7 +52,8 @@ impl Health {
         )))
     }
 
-    /// Microseconds since the last round, where that is too long. A backfill's rounds are long ones.
+    /// Microseconds since the last round, where that is too long. A backfill's rounds are long
+    /// ones.
     fn stalled_for(&self, now: Micros) -> Option<i64> {
         let silence = now.since(self.last_batch_at?);
         (self.backfill.is_none() && self.ingest_error.is_none() && silence > STALL_MICROS)

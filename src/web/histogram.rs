@@ -1,4 +1,5 @@
-//! The volume picture above the list: alerts over time by level, each bar a link to its stretch of time.
+//! The volume picture above the list: alerts over time by level, each bar a link to its stretch of
+//! time.
 
 use super::filter::Filter;
 use super::shown::{Px, Severity, Shown, clock_text, counted};
@@ -37,7 +38,7 @@ impl Histogram {
     pub(crate) fn new(alerts: &[AlertView], filter: &Filter) -> Option<Self> {
         let times = || alerts.iter().filter_map(|alert| alert.first_seen);
         let (from, to) = (times().min()?, times().max()?);
-        let step = (to.since(from) / BARS + 1).max(Micros::SECOND);
+        let step = to.since(from) / BARS + 1;
         if to == from {
             return None;
         }
@@ -74,7 +75,8 @@ impl Histogram {
     }
 }
 
-/// The levels of one bar on top of each other; each at least two units high, so that a single alert is seen.
+/// The levels of one bar on top of each other; each at least two units high, so that a single alert
+/// is seen.
 fn stack(slot: &[usize; Level::ALL.len()], most: usize) -> Vec<Part> {
     let mut y = HEIGHT;
     let mut parts = Vec::new();

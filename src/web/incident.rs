@@ -1,6 +1,7 @@
 //! Incidents: the alerts of one actor that belong together in time. A pure function of the alerts.
 //!
-//! An incident is named by its earliest alert, but any member's id finds it, so that links outlive late alerts.
+//! An incident is named by its earliest alert, but any member's id finds it, so that links outlive
+//! late alerts.
 
 use std::collections::BTreeMap;
 
@@ -205,7 +206,8 @@ mod tests {
                 one.iter().map(ids).collect::<Vec<_>>(),
                 two.iter().map(ids).collect::<Vec<_>>()
             );
-            prop_assert_eq!(one.iter().map(|incident| incident.alerts().len()).sum::<usize>(), alerts.len());
+            let members: usize = one.iter().map(|incident| incident.alerts().len()).sum();
+            prop_assert_eq!(members, alerts.len());
             for (left, right) in one.iter().flat_map(|a| one.iter().map(move |b| (a, b))) {
                 if left.id() != right.id() && left.actor() == right.actor() {
                     let apart = right.first_seen().unwrap().since(left.last_seen().unwrap())

@@ -1,16 +1,17 @@
-//! `GET /incidents/{alert id}`: one incident, what happened, why the rules fired and what people made of it.
+//! `GET /incidents/{alert id}`: one incident, what happened, why the rules fired and what people
+//! made of it.
 
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, Query, State};
-use serde::Deserialize;
 
 use super::LabelsOf;
 use super::backend::Rows;
 use super::error::WebError;
+use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident::{APART_MICROS_MAX, Incident, group};
-use super::link;
+use super::list_page::matching;
 use super::scene::{Scene, SceneCall};
 use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
 use super::state::Shared;
@@ -45,10 +46,10 @@ pub(crate) struct IncidentPage {
     is_closed: bool,
     is_retracted: bool,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     first: When,
     last: When,
-    lasted: Shown,
+    lasted: Option<Shown>,
     story: Vec<Sentence>,
     alerts: Vec<AlertBlock>,
     timeline: Timeline,
@@ -57,6 +58,11 @@ pub(crate) struct IncidentPage {
     rows: Vec<Row>,
     notes: Vec<Shown>,
     around: Vec<Choice>,
+    list_address: String,
+    /// The incidents before and after this one in the list it was opened from.
+    previous: Option<String>,
+    next: Option<String>,
+    decide_address: String,
     history: Vec<Entry>,
     /// Ids of all alerts on the page: a decision acts on these alone.
     seen: String,
@@ -121,17 +127,11 @@ struct Entry {
     note: Vec<Shown>,
 }
 
-#[derive(Deserialize)]
-pub(crate) struct Around {
-    around: Option<String>,
-}
-
-impl Around {
-    /// One of the lengths on offer; a minute unless one was asked for.
-    fn minutes(&self) -> u32 {
-        let asked = self.around.as_deref().and_then(|text| text.parse().ok());
-        asked.filter(|minutes| AROUND_MINUTES.contains(minutes)).unwrap_or(1)
-    }
+/// The minutes asked for, of those on offer; one minute unless they were.
+fn minutes_around(pairs: &[(String, String)]) -> u32 {
+    let asked = pairs.iter().find(|(key, _)| key == "around");
+    let minutes = asked.and_then(|(_, value)| value.parse().ok());
+    minutes.filter(|minutes| AROUND_MINUTES.contains(minutes)).unwrap_or(1)
 }
 
 /// What was read for the page.
@@ -140,22 +140,26 @@ struct Material {
     calls: Vec<Call>,
     is_cut: bool,
     decisions: Vec<DecisionView>,
+    previous: Option<AlertId>,
+    next: Option<AlertId>,
 }
 
 pub(crate) async fn show(
     State(state): State<Shared>,
     Path(id): Path<String>,
-    Query(around): Query<Around>,
+    Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<IncidentPage, WebError> {
-    let id: AlertId = id.parse().map_err(|_| WebError::NoSuch("incident"))?;
+    let id: AlertId = id.parse().map_err(|_| WebError::NoSuchIncident)?;
     let frame = Frame::new(&state, "Incident", Section::Incidents);
-    let minutes = around.minutes();
+    let minutes = minutes_around(&pairs);
+    let filter = Filter::read(&pairs);
+    let (asked, now) = (filter.clone(), (state.clock)());
     let material = state
         .reading
-        .read(move |rows| material(rows, id, minutes))
+        .read(move |rows| material(rows, id, minutes, &asked, now))
         .await?
-        .ok_or(WebError::NoSuch("incident"))?;
-    Ok(page(frame, material, minutes, &state.labels))
+        .ok_or(WebError::NoSuchIncident)?;
+    Ok(page(frame, material, minutes, &filter, &state.labels))
 }
 
 /// The incident that holds the alert: the search widens until it finds nothing more that belongs.
@@ -185,9 +189,27 @@ pub(crate) fn find_incident(rows: &Rows, id: AlertId) -> Result<Option<Incident>
     Ok(Some(incident))
 }
 
-fn material(rows: &Rows, id: AlertId, minutes: u32) -> Result<Option<Material>, StoreError> {
+fn material(
+    rows: &Rows,
+    id: AlertId,
+    minutes: u32,
+    filter: &Filter,
+    now: Micros,
+) -> Result<Option<Material>, StoreError> {
     let Some(incident) = find_incident(rows, id)? else { return Ok(None) };
     let (calls, is_cut) = calls_of(rows, &incident, minutes)?;
+    let decisions = decisions_of(rows, &incident)?;
+    let (list, _) = matching(rows, filter, now)?;
+    let place = list.iter().position(|listed| listed.id() == incident.id());
+    let id_at = |place: usize| list.get(place).map(Incident::id);
+    let previous = place.and_then(|place| id_at(place.checked_sub(1)?));
+    let next = place.and_then(|place| id_at(place + 1));
+    Ok(Some(Material { incident, calls, is_cut, decisions, previous, next }))
+}
+
+/// The history of all alerts, oldest first. One click decides about every alert of the incident: it
+/// is one line.
+fn decisions_of(rows: &Rows, incident: &Incident) -> Result<Vec<DecisionView>, StoreError> {
     let mut decisions = Vec::new();
     for alert in incident.alerts() {
         for decision in rows.decisions(alert.id)? {
@@ -195,14 +217,13 @@ fn material(rows: &Rows, id: AlertId, minutes: u32) -> Result<Option<Material>, 
                 (known.at, &known.who, known.state, &known.note)
                     == (decision.at, &decision.who, decision.state, &decision.note)
             };
-            // One click decides about every alert of the incident: it is one line of its history.
             if !decisions.iter().any(same) {
                 decisions.push(decision);
             }
         }
     }
     decisions.sort_by_key(|decision| decision.at);
-    Ok(Some(Material { incident, calls, is_cut, decisions }))
+    Ok(decisions)
 }
 
 /// The evidence's calls in full and, around them, what else went on in the same sessions.
@@ -241,12 +262,20 @@ fn calls_of(
     Ok((calls, is_cut))
 }
 
-fn page(frame: Frame, material: Material, minutes: u32, labels: &LabelsOf) -> IncidentPage {
-    let Material { incident, calls, is_cut, decisions } = material;
+fn page(
+    frame: Frame,
+    material: Material,
+    minutes: u32,
+    filter: &Filter,
+    labels: &LabelsOf,
+) -> IncidentPage {
+    let Material { incident, calls, is_cut, decisions, previous, next } = material;
+    let address = |id| filter.address_of_incident(id, None);
     let scene = Scene::new(&incident, calls);
     let timeline = Timeline::new(&incident, &scene);
     let (first, last) = (incident.first_seen(), incident.last_seen());
-    let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
+    let lasted =
+        first.zip(last).map(|(first, last)| last.since(first)).filter(|lasted| *lasted > 0);
     let ids: Vec<String> = incident.alerts().iter().map(|alert| alert.id.to_string()).collect();
     let start = scene.calls.iter().find(|call| !call.is_context()).and_then(|call| call.at);
     IncidentPage {
@@ -259,10 +288,10 @@ fn page(frame: Frame, material: Material, minutes: u32, labels: &LabelsOf) -> In
         is_closed: incident.state() == AlertState::Closed,
         is_retracted: incident.is_retracted(),
         actor: Shown::short(incident.actor(), 160),
-        actor_address: format!("/{}", link::query([("actor", incident.actor())])),
+        actor_address: Filter::default().address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: Shown::new(&lasted.unwrap_or_default()),
+        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
         story: story::tell(&incident, &scene),
         alerts: incident.alerts().iter().map(block).collect(),
         notes: notes(&incident, &scene, &timeline, is_cut),
@@ -273,7 +302,11 @@ fn page(frame: Frame, material: Material, minutes: u32, labels: &LabelsOf) -> In
         timeline,
         timeline_width: timeline::WIDTH,
         left: timeline::LEFT,
-        around: choices(&incident, minutes),
+        around: choices(&incident, minutes, filter),
+        list_address: filter.address(),
+        previous: previous.map(address),
+        next: next.map(address),
+        decide_address: filter.address_of_decision(incident.id()),
         history: decisions.iter().map(entry).collect(),
         seen: ids.join(","),
         reasons: CloseReason::ALL.map(|reason| (reason.as_str(), reason_words(reason))),
@@ -301,12 +334,15 @@ fn notes(incident: &Incident, scene: &Scene, timeline: &Timeline, is_cut: bool) 
     notes.iter().map(|note| Shown::new(note)).collect()
 }
 
-fn choices(incident: &Incident, minutes: u32) -> Vec<Choice> {
+fn choices(incident: &Incident, minutes: u32, filter: &Filter) -> Vec<Choice> {
     AROUND_MINUTES
         .into_iter()
         .zip(["none", "±1 min", "±5 min", "±15 min"])
         .map(|(choice, words)| Choice {
-            address: format!("/incidents/{}?around={choice}#timeline", incident.id()),
+            address: format!(
+                "{}#timeline",
+                filter.address_of_incident(incident.id(), Some(choice))
+            ),
             words,
             is_chosen: choice == minutes,
         })

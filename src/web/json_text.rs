@@ -1,4 +1,5 @@
-//! Lays out JSON for reading without changing it: keys keep their order, doubled keys stay doubled, numbers stay as written.
+//! Lays out JSON for reading without changing it: keys keep their order, doubled keys stay doubled,
+//! numbers stay as written.
 
 use serde::de::IgnoredAny;
 
@@ -11,7 +12,8 @@ const LAID_OUT_BYTES_MAX: usize = 64 * 1024;
 pub(crate) fn lines(raw: &str) -> Vec<Shown> {
     let is_json =
         raw.len() <= LAID_OUT_BYTES_MAX && serde_json::from_str::<IgnoredAny>(raw).is_ok();
-    // The layout's own line breaks part the lines; any other control character in them becomes visible.
+    // The layout's own line breaks part the lines; any other control character in them becomes
+    // visible.
     if is_json { Shown::lines(&lay_out(raw)) } else { vec![Shown::new(raw)] }
 }
 
@@ -36,7 +38,7 @@ fn lay_out(json: &str) -> String {
             }
             '{' | '[' => {
                 out.push(character);
-                while characters.next_if(|next| next.is_ascii_whitespace()).is_some() {}
+                while characters.next_if(char::is_ascii_whitespace).is_some() {}
                 if let Some(close) = characters.next_if(|next| matches!(next, '}' | ']')) {
                     out.push(close);
                 } else {
@@ -89,10 +91,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_white_space_is_added(keys in proptest::collection::vec(("[ -~]{0,8}", "[ -~é]{0,8}"), 0..6)) {
-            let members: Vec<_> = keys
+        fn nothing_but_white_space_is_added(
+            pairs in proptest::collection::vec(("[ -~]{0,8}", "[ -~é]{0,8}"), 0..6),
+        ) {
+            let quoted = |text: &str| serde_json::json!(text).to_string();
+            let members: Vec<_> = pairs
                 .iter()
-                .map(|(key, value)| format!("{}:[{}]", serde_json::json!(key), serde_json::json!(value)))
+                .map(|(key, value)| format!("{}:[{}]", quoted(key), quoted(value)))
                 .collect();
             let json = format!("{{{}}}", members.join(","));
             let bare = |text: &str| text.split_whitespace().collect::<String>();

@@ -1,6 +1,6 @@
 //! Links: paths of our own with percent-encoded query values, and what a link back may be.
 
-use std::fmt::Write as _;
+const HEX_DIGITS: [u8; 16] = *b"0123456789ABCDEF";
 
 /// `?a=1&b=2`, or nothing without pairs. Every value is percent-encoded, whatever it holds.
 pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
@@ -19,8 +19,10 @@ fn encode_into(text: &mut String, value: &str) {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "%{byte:02X}");
+            text.push('%');
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(HEX_DIGITS[usize::from(digit)]));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `GET /`: the incidents, the one last seen first.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use askama::Template;
 use askama_web::WebTemplate;
@@ -14,15 +14,15 @@ use super::histogram::{self, Histogram};
 use super::incident::{Incident, group, sort_key};
 use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
 use super::state::Shared;
-use crate::model::{AlertState, AlertView, Level, Micros};
+use crate::model::{AlertId, AlertState, AlertView, Level, Micros, Totals};
 use crate::store::{AlertFilter, StoreError};
 
 /// Incidents on one page.
 const PAGE_ROWS: usize = 50;
 /// Alerts that one list is made from; older ones need a time range.
 const ALERTS_MAX: usize = 2000;
-/// Alerts of one incident that are opened to name its tools.
-const OPENED_MAX: usize = 4;
+/// Alerts read at once to name the tools of one page.
+const OPENED_MAX: usize = 300;
 /// Names shown in one cell.
 const NAMES_MAX: usize = 4;
 
@@ -55,10 +55,10 @@ struct Row {
     is_open: bool,
     is_retracted: bool,
     actor: Shown,
-    actor_address: String,
+    actor_address: Option<String>,
     first: When,
     last: When,
-    lasted: Shown,
+    lasted: Option<Shown>,
     alerts: Shown,
     calls: Shown,
     servers: Names,
@@ -98,8 +98,7 @@ struct Found {
     matching: usize,
     is_cut: bool,
     more: bool,
-    calls: u64,
-    all_alerts: u64,
+    totals: Option<Totals>,
 }
 
 pub(crate) async fn show(
@@ -114,9 +113,16 @@ pub(crate) async fn show(
     Ok(page(frame, &filter, &found))
 }
 
-fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> {
+/// All incidents that fit the filter, whatever page is looked at; true when there are more alerts
+/// than one list is made from.
+pub(crate) fn matching(
+    rows: &Rows,
+    filter: &Filter,
+    now: Micros,
+) -> Result<(Vec<Incident>, bool), StoreError> {
     let (from, to) = filter.bounds(now);
-    // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest one alert can be.
+    // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest
+    // one alert can be.
     let alerts = rows.alerts(&AlertFilter {
         actor: filter.actor.clone(),
         from: from.map(|from| from.minus(Micros::DAY)),
@@ -130,10 +136,12 @@ fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> 
         from.is_none_or(|from| incident.last_seen().is_some_and(|last| last >= from))
             && to.is_none_or(|to| incident.first_seen().is_some_and(|first| first <= to))
     };
-    let all: Vec<Incident> = group(alerts)
-        .into_iter()
-        .filter(|incident| within(incident) && filter.passes(incident))
-        .collect();
+    let fits = |incident: &Incident| within(incident) && filter.passes(incident);
+    Ok((group(alerts).into_iter().filter(fits).collect(), is_cut))
+}
+
+fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> {
+    let (all, is_cut) = matching(rows, filter, now)?;
     let matching = all.len();
     let drawn = all.iter().flat_map(|incident| incident.alerts().iter().cloned()).collect();
     let mut page: Vec<Incident> = all
@@ -144,22 +152,43 @@ fn find(rows: &Rows, filter: &Filter, now: Micros) -> Result<Found, StoreError> 
     let more = page.len() > PAGE_ROWS;
     page.truncate(PAGE_ROWS);
     if filter.text.is_none() {
-        page = page.into_iter().map(|incident| open(rows, incident)).collect::<Result<_, _>>()?;
+        page = open(rows, page)?;
     }
-    let totals = rows.totals()?;
-    let (calls, all_alerts) = (totals.calls, totals.alerts);
-    Ok(Found { alerts: drawn, page, matching, is_cut, more, calls, all_alerts })
+    // Counting everything takes time and is only told where there is nothing to list.
+    let totals = if page.is_empty() { Some(rows.totals()?) } else { None };
+    Ok(Found { alerts: drawn, page, matching, is_cut, more, totals })
 }
 
-/// The incident with the evidence of its first few alerts, for the names of servers and tools.
-fn open(rows: &Rows, incident: Incident) -> Result<Incident, StoreError> {
-    let mut alerts = incident.into_alerts();
-    for alert in alerts.iter_mut().take(OPENED_MAX) {
-        if let Some(full) = rows.alert(alert.id)?.filter(|full| full.id == alert.id) {
-            *alert = full;
+/// The incidents with the evidence of their alerts, for the names of servers and tools. One read of
+/// the page's stretch of time finds most of them; leading alerts that it misses are read one by one.
+fn open(rows: &Rows, page: Vec<Incident>) -> Result<Vec<Incident>, StoreError> {
+    let around = AlertFilter {
+        from: page.iter().filter_map(Incident::first_seen).min(),
+        to: page.iter().filter_map(Incident::last_seen).max(),
+        limit: Some(OPENED_MAX),
+        with_evidence: true,
+        ..AlertFilter::default()
+    };
+    let found = if page.is_empty() { Vec::new() } else { rows.alerts(&around)? };
+    let mut found: HashMap<AlertId, AlertView> =
+        found.into_iter().map(|alert| (alert.id, alert)).collect();
+    let mut opened = Vec::with_capacity(page.len());
+    for incident in page {
+        let lead = incident.lead().id;
+        let mut alerts = incident.into_alerts();
+        for alert in &mut alerts {
+            let full = match found.remove(&alert.id) {
+                Some(full) => Some(full),
+                None if alert.id == lead => rows.alert(lead)?,
+                None => None,
+            };
+            if let Some(full) = full.filter(|full| full.id == alert.id) {
+                *alert = full;
+            }
         }
+        opened.push(Incident::of(alerts));
     }
-    Ok(Incident::of(alerts))
+    Ok(opened)
 }
 
 fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
@@ -175,6 +204,7 @@ fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
         let names = filter.ignored.join(", ");
         notes.push(Shown::new(&format!("Not understood and left out of the filter: {names}.")));
     }
+    let calls_read = found.totals.as_ref().map_or(0, |totals| totals.calls);
     ListPage {
         summary: Shown::new(&format!(
             "{} shown of {}",
@@ -193,8 +223,8 @@ fn page(frame: Frame, filter: &Filter, found: &Found) -> ListPage {
             .filter(|_| found.more)
             .map(|last| filter.address_after(sort_key(last))),
         newest: filter.before.map(|_| filter.address()),
-        is_untouched: found.all_alerts == 0,
-        calls: Shown::new(&counted(found.calls, "call")),
+        is_untouched: found.totals.as_ref().is_some_and(|totals| totals.alerts == 0),
+        calls: Shown::new(&counted(calls_read, "call")),
         frame,
         rows,
     }
@@ -207,20 +237,20 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
     let opened = incident.alerts().iter().all(|alert| !alert.evidence.is_empty());
     let more = if unseen > 0 || !opened { "+" } else { "" };
     let (first, last) = (incident.first_seen(), incident.last_seen());
-    let lasted = first.zip(last).map(|(first, last)| duration(last.since(first)));
-    let by_actor = Filter { actor: Some(incident.actor().to_owned()), ..filter.clone() };
+    let lasted =
+        first.zip(last).map(|(first, last)| last.since(first)).filter(|lasted| *lasted > 0);
     Row {
-        address: format!("/incidents/{}", incident.id()),
+        address: filter.address_of_incident(incident.id(), None),
         severity: Severity(incident.level()),
         title: Shown::short(&incident.lead().title, 160),
         state: state_words(incident.state(), incident.close_reason()),
         is_open: incident.state() == AlertState::Open,
         is_retracted: incident.is_retracted(),
         actor: Shown::short(incident.actor(), 80),
-        actor_address: by_actor.address(),
+        actor_address: filter.address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: Shown::new(&lasted.unwrap_or_default()),
+        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
         alerts: Shown::new(&count(incident.alerts().len() as u64)),
         calls: Shown::new(&format!("{}{more}", count(distinct.len() as u64))),
         servers: names(calls().filter_map(|call| call.server.as_deref())),

@@ -1,8 +1,10 @@
-//! The dashboard: server-rendered pages that work without JavaScript, behind a token, on names it knows.
+//! The dashboard: server-rendered pages that work without JavaScript, behind a token, on names it
+//! knows.
 //!
-//! One file per page. Only this module knows HTTP; rows come from `store`, decisions go to its desk, and whatever a log
-//! holds is made inert before a template sees it. The order of the layers, from the outside in: security headers,
-//! tracing, catch-panic, host allow-list, body limit, cross-site check, login, time limit, page.
+//! One file per page. Only this module knows HTTP; rows come from `store`, decisions go to its
+//! desk, and whatever a log holds is made inert before a template sees it. The order of the layers,
+//! from the outside in: security headers, tracing, catch-panic, host allow-list, body limit,
+//! cross-site check, time limit, login, page.
 
 mod assets;
 mod backend;
@@ -41,6 +43,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse as _;
 use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -55,7 +58,7 @@ pub use health::Health;
 
 use crate::model::{Labels, Micros};
 use crate::store::{Desk, Reader};
-use error::{WebError, error_page, panic_page};
+use error::{WebError, panic_page};
 use state::{Shared, WebState};
 
 /// Largest request body: a decision with its note, and room to spare.
@@ -90,6 +93,14 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let router = router(config, listener.local_addr()?, shutdown.clone());
+    serve_router(listener, router, shutdown).await
+}
+
+async fn serve_router(
+    listener: TcpListener,
+    router: Router,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
     let serving =
         axum::serve(listener, router).with_graceful_shutdown(shutdown.clone().cancelled_owned());
     let deadline = async {
@@ -108,41 +119,32 @@ pub fn router(config: WebConfig, bound: SocketAddr, shutdown: CancellationToken)
 }
 
 fn routes(state: Shared) -> Router {
-    let pages = Router::new()
+    let login = from_fn_with_state(Shared::clone(&state), session::require);
+    let timed = Router::new()
         .route("/", get(list_page::show))
         .route("/incidents/{id}", get(incident_page::show))
         .route("/incidents/{id}/decide", post(decide::submit))
         .route("/calls/{id}", get(call_page::show))
         .route("/sources", get(sources_page::show))
         .route("/logout", post(session::leave))
+        .route_layer(login.clone())
+        .route("/login", get(session::show).post(session::submit))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/assets/{name}", get(assets::show))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::SERVICE_UNAVAILABLE,
             Duration::from_secs(PAGE_SECS_MAX),
         ));
-    pages
-        // The stream of news lasts as long as the page is open.
-        .route("/events", get(events::listen))
-        .route_layer(from_fn_with_state(Shared::clone(&state), session::require))
-        .route("/login", get(session::show).post(session::submit))
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/assets/{name}", get(assets::show))
+    // The stream of news lasts as long as its page is open: no time limit.
+    let news = Router::new().route("/events", get(events::listen)).route_layer(login);
+    let host = from_fn_with_state(Shared::clone(&state), guard::check_host);
+    timed
+        .merge(news)
         .fallback(async || WebError::NotFound)
-        .method_not_allowed_fallback(async || {
-            error_page(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "Not this way",
-                "Open this page from the incident list instead.",
-            )
-        })
-        .layer(CsrfLayer::new().with_rejection_response(|_| {
-            error_page(
-                StatusCode::FORBIDDEN,
-                "Refused",
-                "This request came from another site. Open the dashboard itself and try again.",
-            )
-        }))
+        .method_not_allowed_fallback(async || WebError::WrongMethod)
+        .layer(CsrfLayer::new().with_rejection_response(|_| WebError::OtherSite.into_response()))
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(Shared::clone(&state), guard::check_host))
+        .layer(host)
         .layer(CatchPanicLayer::custom(panic_page))
         .layer(TraceLayer::new_for_http().make_span_with(|request: &Request| {
             // The path alone: a login link's token is in the query.

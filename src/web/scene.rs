@@ -1,6 +1,8 @@
-//! The scene of an incident: its calls and their surroundings in order of time, with the part each played in each alert.
+//! The scene of an incident: its calls and their surroundings in order of time, with the part each
+//! played in each alert.
 //!
-//! Pure: it joins what was read. The picture and the table are both drawn from it, so that they tell the same.
+//! Pure: it joins what was read. The picture and the table are both drawn from it, so that they
+//! tell the same.
 
 use std::collections::{HashMap, HashSet};
 
@@ -63,7 +65,8 @@ impl SceneCall {
 }
 
 impl Scene {
-    /// Joins the incident's evidence with the calls read around it, which may hold the same calls in full.
+    /// Joins the incident's evidence with the calls read around it, which may hold the same calls
+    /// in full.
     pub(crate) fn new(incident: &Incident, around: Vec<Call>) -> Self {
         let mut calls: Vec<SceneCall> = Vec::new();
         let mut place: HashMap<CallId, usize> = HashMap::new();
@@ -170,7 +173,8 @@ impl Seen {
     }
 }
 
-/// Calls read in full, found by id or, since a revised call can have a new id, by a record they share.
+/// Calls read in full, found by id or, since a revised call can have a new id, by a record they
+/// share.
 struct FullCalls {
     calls: Vec<Option<Call>>,
     by_id: HashMap<CallId, usize>,

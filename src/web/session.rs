@@ -1,6 +1,7 @@
 //! Logging in: one token, exchanged for a cookie that holds a keyed hash of it.
 //!
-//! The cookie outlives restarts and dies with the token; there are no accounts. Loopback alone is no authentication.
+//! The cookie outlives restarts and dies with the token; there are no accounts. Loopback alone is
+//! no authentication.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +16,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 use subtle::ConstantTimeEq as _;
 
-use super::error::error_page;
+use super::error::WebError;
 use super::frame::Frame;
 use super::link;
 use super::state::Shared;
@@ -165,11 +166,7 @@ fn enter(state: &Shared, login: &Login) -> Response {
             let problem = "This is not the token. The daemon prints the login link when it starts.";
             page(login, StatusCode::FORBIDDEN, Some(problem))
         }
-        None => error_page(
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many wrong tokens",
-            "Wait a minute, then sign in with the link that the daemon prints when it starts.",
-        ),
+        None => WebError::TooManyLogins.into_response(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The only texts the templates get: made inert here, so that forgetting it does not compile.
 //!
-//! Page models hold [`Shown`], [`When`], numbers, ids and the project's own words, never a `String` from a log.
+//! Page models hold [`Shown`], [`When`], numbers, ids and the project's own words, never a `String`
+//! from a log.
 
 use std::fmt;
 
@@ -88,7 +89,8 @@ pub(crate) fn duration(micros: i64) -> String {
     let micros = micros.unsigned_abs();
     let seconds = micros / 1_000_000;
     let text = match micros {
-        0..1_000 => format!("{micros} µs"),
+        0 => "0 s".to_owned(),
+        1..1_000 => format!("{micros} µs"),
         1_000..1_000_000 => format!("{} ms", decimals(micros)),
         1_000_000..60_000_000 => format!("{} s", decimals(micros / 1000)),
         60_000_000..3_600_000_000 => format!("{} min {:02} s", seconds / 60, seconds % 60),
@@ -181,7 +183,7 @@ mod tests {
     #[test]
     fn durations_are_exact_where_it_matters() {
         for (micros, text) in [
-            (0, "0 µs"),
+            (0, "0 s"),
             (412, "412 µs"),
             (1_000, "1 ms"),
             (12_340, "12.34 ms"),

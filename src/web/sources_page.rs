@@ -1,4 +1,5 @@
-//! `GET /sources`: what is being read, how far, what could not be read, and how the daemon is doing.
+//! `GET /sources`: what is being read, how far, what could not be read, and how the daemon is
+//! doing.
 
 use askama::Template;
 use askama_web::WebTemplate;

@@ -1,4 +1,5 @@
-//! The incident in sentences: the same facts as the picture, to be read aloud or pasted into a report.
+//! The incident in sentences: the same facts as the picture, to be read aloud or pasted into a
+//! report.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,8 @@ impl Speech {
     }
 }
 
-/// Tells the incident: the whole, then the leading alert's calls one after the other, then what does not add up.
+/// Tells the incident: the whole, then the leading alert's calls one after the other, then what
+/// does not add up.
 pub(crate) fn tell(incident: &Incident, scene: &Scene) -> Vec<Sentence> {
     let lead = incident.alerts().iter().position(|alert| alert.id == incident.lead().id);
     let chain: Vec<&SceneCall> = scene
@@ -77,8 +79,12 @@ fn summary(incident: &Incident, scene: &Scene) -> Sentence {
         .quote(incident.actor())
         .say(&format!(" made {at_least}{}", counted(calls, "call")));
     if let Some((first, last)) = incident.first_seen().zip(incident.last_seen()) {
-        let lasted = duration(last.since(first));
-        speech = speech.say(&format!(" within {lasted}, from {}", clock_text(first)));
+        speech = match last.since(first) {
+            0 => speech.say(&format!(" at {}", clock_text(first))),
+            lasted => {
+                speech.say(&format!(" within {}, from {}", duration(lasted), clock_text(first)))
+            }
+        };
     }
     let witnesses: BTreeSet<_> =
         evidence().flat_map(|call| call.seen.iter().map(|seen| seen.witness)).collect();

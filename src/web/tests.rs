@@ -1,9 +1,11 @@
-//! The dashboard as browsers and attackers meet it: whole requests against the router, over fixed rows.
+//! The dashboard as browsers and attackers meet it: whole requests against the router, over fixed
+//! rows.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::http::request::Builder;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -17,6 +19,7 @@ use super::state::{Shared, WebState};
 use super::{Health, routes};
 use crate::model::{AlertState, Label, LabelSource, Labels, Tri};
 
+mod database;
 mod hostile;
 mod pages;
 mod security;
@@ -42,12 +45,16 @@ struct Answer {
 
 impl Site {
     fn new(fixture: Fixture) -> Self {
+        Self::over(Rows::Fixed(Arc::new(fixture)))
+    }
+
+    fn over(rows: Rows) -> Self {
         let bound = HOST.parse().unwrap();
         let healthy = Health { last_batch_at: Some(START), ..Health::default() };
         let (health, health_seen) = watch::channel(healthy);
         let (news, news_seen) = watch::channel(6);
         let state = Arc::new(WebState {
-            reading: Reading::new(Rows::Fixed(Arc::new(fixture))),
+            reading: Reading::new(rows),
             writing: Writing::Fixed(std::sync::Mutex::default()),
             session: Session::new(TOKEN, bound),
             hosts: HostList::new(bound, &[]),
@@ -62,15 +69,11 @@ impl Site {
     }
 
     /// A request as the browser of somebody who is signed in sends it.
-    fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
-        self.stranger(method, path).header(header::COOKIE, self.state.session.cookie())
+    fn request(&self, method: &str, path: &str) -> Builder {
+        stranger(method, path).header(header::COOKIE, self.state.session.cookie())
     }
 
-    fn stranger(&self, method: &str, path: &str) -> axum::http::request::Builder {
-        Request::builder().method(method).uri(path).header(header::HOST, HOST)
-    }
-
-    async fn send(&self, request: axum::http::request::Builder, body: &str) -> Answer {
+    async fn send(&self, request: Builder, body: &str) -> Answer {
         let request = request
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Body::from(body.to_owned()))
@@ -98,6 +101,11 @@ impl Answer {
     fn count(&self, text: &str) -> usize {
         self.body.matches(text).count()
     }
+}
+
+/// A request without the cookie.
+fn stranger(method: &str, path: &str) -> Builder {
+    Request::builder().method(method).uri(path).header(header::HOST, HOST)
 }
 
 fn labels(tool: &str) -> Labels {

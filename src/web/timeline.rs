@@ -1,7 +1,8 @@
 //! The timeline picture: where everything goes. The template only writes it down.
 //!
-//! The time axis is not linear: stretches of time grow with their logarithm, so that a call of one millisecond and a pause
-//! of ten minutes fit on one picture. Gaps between the legs of a rule are therefore written out in figures.
+//! The time axis is not linear: stretches of time grow with their logarithm, so that a call of one
+//! millisecond and a pause of ten minutes fit on one picture. Gaps between the legs of a rule are
+//! therefore written out in figures.
 
 use super::incident::Incident;
 use super::scene::{Part, Scene, SceneCall};
@@ -10,7 +11,7 @@ use crate::model::{CallId, Micros, OutcomeClass, Witness};
 
 pub(crate) const WIDTH: f64 = 1100.0;
 /// Room for the names of lanes.
-pub(crate) const LEFT: f64 = 150.0;
+pub(crate) const LEFT: f64 = 176.0;
 const RIGHT: f64 = 30.0;
 /// Narrowest bar, so that the shortest call is seen.
 const BAR_WIDTH_MIN: f64 = 6.0;
@@ -143,7 +144,7 @@ fn strip(incident: &Incident, scene: &Scene, axis: &Axis, index: usize, top: f64
     let line = top + STRIP_HEIGHT - 24.0;
     let runs = runs(scene, index);
     Strip {
-        name: Shown::short(&alert.rule, 21),
+        name: Shown::short(&alert.rule, 22),
         severity: Severity(alert.level),
         is_retracted: alert.retracted.is_some(),
         name_y: Px(line + 4.0),
@@ -172,14 +173,15 @@ fn runs(scene: &Scene, alert: usize) -> Vec<Run<'_>> {
                 run.last = call.at.or(run.last);
             }
             None => {
-                runs.push(Run { part, first: call.at, last: call.at, tool: &call.tool, calls: 1 })
+                runs.push(Run { part, first: call.at, last: call.at, tool: &call.tool, calls: 1 });
             }
         }
     }
     runs
 }
 
-/// Names the runs, in the first of two rows where there is room; a name without any room is left to the table.
+/// Names the runs, in the first of two rows where there is room; a name without any room is left to
+/// the table.
 fn labels(runs: &[Run<'_>], axis: &Axis, top: f64) -> Vec<Label> {
     let mut row_ends = [LEFT - 20.0; 2];
     let mut labels = Vec::new();
@@ -262,7 +264,8 @@ fn mark(call: &SceneCall, axis: &Axis, order: &[usize], strips: &[Strip], lanes:
     }
 }
 
-/// Circle, diamond, square, triangle, then hexagons: each stage has its own shape and its number inside.
+/// Circle, diamond, square, triangle, then hexagons: each stage has its own shape and its number
+/// inside.
 fn leg(stage: usize, x: f64, y: f64) -> Leg {
     let (corners, turn, size) = match stage {
         0 => (24, 0.0, 9.0),

@@ -7,7 +7,6 @@
   const liveText = document.getElementById('live-text');
   if (!news || !live || !liveText) return;
 
-  const seen = Number(page.dataset.seq);
   const title = document.title;
   const show = (state, text) => {
     live.dataset.live = state;
@@ -22,15 +21,16 @@
   };
 
   if ('EventSource' in window) {
-    const events = new EventSource('/events');
+    const events = new EventSource(`/events?after=${Number(page.dataset.seq)}`);
     events.addEventListener('open', () => show('on', 'live'));
     events.addEventListener('error', () => {
       const gone = events.readyState === EventSource.CLOSED;
       show('off', gone ? 'not live: reload the page' : 'connection lost, trying again');
     });
     events.addEventListener('news', (event) => {
-      const fresh = Number(event.data) - seen;
-      if (fresh > 0) announce(`${fresh} new or changed – show`, `(${fresh}) `);
+      const fresh = Number(event.data);
+      const many = fresh >= 1000 ? '+' : '';
+      if (fresh > 0) announce(`${fresh}${many} new or changed – show`, `(${fresh}${many}) `);
     });
     events.addEventListener('alarms', (event) => {
       if (Number(event.data) > Number(page.dataset.alarms)) {
@@ -47,15 +47,17 @@
     if (!Number.isNaN(at.getTime())) time.title = at.toLocaleString() + ' your time';
   }
 
-  // j and k walk the list, Enter opens: never while typing, never with a modifier.
+  // j and k walk the list (Enter opens) or turn to the next incident: never while typing.
   const links = [...document.querySelectorAll('#incidents a.title')];
   document.addEventListener('keydown', (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey || !links.length) return;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
     if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const step = { j: 1, k: -1 }[event.key];
     if (!step) return;
+    const turn = document.querySelector(step > 0 ? '.turn a[rel=next]' : '.turn a[rel=prev]');
     const now = links.indexOf(document.activeElement);
     const next = links[now < 0 ? 0 : now + step];
     if (next) next.focus();
+    else if (turn) turn.click();
   });
 })();

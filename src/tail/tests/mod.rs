@@ -4,6 +4,7 @@ mod cases;
 mod copies;
 mod folders;
 mod lines;
+mod load;
 mod story;
 
 use std::collections::BTreeMap;
@@ -100,7 +101,7 @@ impl Bench {
     }
 
     /// Takes what a chunk holds, after checking that it covers its bytes.
-    fn keep(&self, chunk: &Chunk, into: &mut BTreeMap<(u64, u64), Piece>) {
+    fn keep(chunk: &Chunk, into: &mut BTreeMap<(u64, u64), Piece>) {
         let mut at = chunk.start;
         for item in &chunk.items {
             assert_eq!(item.offset(), at, "items follow each other without a hole");
@@ -126,7 +127,7 @@ impl Bench {
             return;
         }
         let mut pieces = BTreeMap::new();
-        self.keep(chunk, &mut pieces);
+        Self::keep(chunk, &mut pieces);
         let cursor = self.tail.cursor_at(chunk.generation, chunk.end).unwrap();
         self.tail.commit(&cursor);
         self.cursors.insert(chunk.generation, cursor);
@@ -171,8 +172,8 @@ impl Bench {
         self.now = self.now.plus(self.config.grace_micros);
     }
 
-    /// The lines that the store has, in order of generation and place, after checking that every generation is covered
-    /// from its beginning to its position.
+    /// The lines that the store has, in order of generation and place, after checking that every
+    /// generation is covered from its beginning to its position.
     fn lines(&self) -> Vec<String> {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for ((generation, offset), piece) in &self.stored {

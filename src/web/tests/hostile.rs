@@ -95,7 +95,7 @@ async fn what_a_link_or_form_brings_in_stays_text_too() {
             assert_eq!(answer.status, StatusCode::OK, "{page}");
             assert_inert(&page, text, &answer.body);
         }
-        let login = site.send(site.stranger("GET", &format!("/login?next=/{text}")), "").await;
+        let login = site.send(stranger("GET", &format!("/login?next=/{text}")), "").await;
         assert_eq!(login.count("<script"), 0);
         assert!(!login.body.contains("<img"));
     }

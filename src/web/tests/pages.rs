@@ -38,7 +38,7 @@ async fn filters_narrow_the_list_and_can_be_taken_away() {
         ("actor=u-ann", 1),
         ("range=1h", 1),
         ("range=6h", 2),
-        ("q=POST_comment", 1),
+        ("q=POST_comment", 2),
         ("q=nothing", 0),
         ("from=2026-11-28T00:00&to=2026-11-28T09:00", 1),
     ] {
@@ -136,6 +136,25 @@ async fn any_member_finds_the_incident() {
 }
 
 #[tokio::test]
+async fn next_and_previous_keep_the_filter() {
+    let site = Site::new(world());
+    let page = site.get(&format!("{INCIDENT}?level=high&around=5")).await.body;
+    let next = format!("/incidents/{}?level=high", "03".repeat(16));
+    assert!(page.contains(&format!("rel=\"next\" href=\"{next}\"")));
+    assert!(!page.contains("rel=\"prev\""));
+    assert!(page.contains("<a href=\"/?level=high\">Incidents</a>"));
+    assert!(page.contains("?level=high&#38;around=15#timeline"));
+    let second = site.get(&next).await.body;
+    assert!(second.contains(&format!("rel=\"prev\" href=\"{INCIDENT}?level=high\"")));
+    assert!(second.contains(&format!("rel=\"next\" href=\"/incidents/{}", "06".repeat(16))));
+    // The form leads back to the same place.
+    let decide = format!("{INCIDENT}/decide?level=high");
+    assert!(page.contains(&format!("action=\"{decide}\"")));
+    let answer = site.send(site.request("POST", &decide), "action=note&note=x").await;
+    assert_eq!(answer.location(), format!("{INCIDENT}?level=high#decisions"));
+}
+
+#[tokio::test]
 async fn the_buttons_fit_the_state() {
     let site = Site::new(world());
     let buttons = async |id: &str| {
@@ -175,8 +194,19 @@ async fn a_call_is_shown_down_to_its_bytes() {
     ] {
         assert!(page.contains(text), "{text}");
     }
+    // The incident it is part of, and no other.
+    assert_eq!(page.matches("href=\"/incidents/").count(), 1);
+    assert!(page.contains(&format!("href=\"{INCIDENT}\"")));
     // The line is laid out, one member a line.
     assert!(page.contains("<bdi>  &#34;outcome&#34;: &#34;ok&#34;</bdi>"));
+}
+
+#[tokio::test]
+async fn a_line_that_only_an_alert_kept_is_shown() {
+    let mut fixture = world();
+    fixture.records.iter_mut().for_each(|record| record.line = None);
+    let page = Site::new(fixture).get(CALL).await.body;
+    assert!(page.contains("<bdi>  &#34;event&#34;: &#34;tool_call&#34;</bdi>"));
 }
 
 #[tokio::test]
@@ -228,7 +258,7 @@ async fn assets_are_served_for_ever_under_their_hash() {
         let names = page.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap());
         let mut kinds = Vec::new();
         for name in names {
-            let answer = site.send(site.stranger("GET", &format!("/assets/{name}")), "").await;
+            let answer = site.send(stranger("GET", &format!("/assets/{name}")), "").await;
             assert_eq!(answer.status, StatusCode::OK);
             let cached = answer.headers.get(header::CACHE_CONTROL).unwrap().to_str().unwrap();
             assert!(cached.contains("immutable"));

@@ -19,7 +19,7 @@ async fn every_response_carries_the_security_headers() {
     let mut answers = Vec::new();
     for path in paths {
         answers.push((path, site.get(path).await));
-        answers.push((path, site.send(site.stranger("GET", path), "").await));
+        answers.push((path, site.send(stranger("GET", path), "").await));
     }
     let foreign = Request::builder().uri("/").header(header::HOST, "evil.example");
     answers.push(("foreign", site.send(foreign, "").await));
@@ -57,27 +57,27 @@ async fn foreign_hosts_are_refused_even_when_the_browser_calls_them_same_origin(
 #[tokio::test]
 async fn strangers_are_sent_to_the_login_and_back() {
     let site = Site::new(world());
-    let answer = site.send(site.stranger("GET", "/?q=a%20b&level=high"), "").await;
+    let answer = site.send(stranger("GET", "/?q=a%20b&level=high"), "").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     assert_eq!(answer.location(), "/login?next=%2F%3Fq%3Da%2520b%26level%3Dhigh");
-    assert_eq!(site.send(site.stranger("GET", "/"), "").await.location(), "/login");
+    assert_eq!(site.send(stranger("GET", "/"), "").await.location(), "/login");
     for (method, path) in
         [("GET", INCIDENT), ("GET", CALL), ("GET", "/sources"), ("POST", "/logout")]
     {
-        let answer = site.send(site.stranger(method, path), "").await;
+        let answer = site.send(stranger(method, path), "").await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}");
         assert!(answer.location().starts_with("/login"), "{path}");
     }
-    let events = site.send(site.stranger("GET", "/events"), "").await;
+    let events = site.send(stranger("GET", "/events"), "").await;
     assert_eq!(events.status, StatusCode::UNAUTHORIZED);
-    let health = site.send(site.stranger("GET", "/healthz"), "").await;
+    let health = site.send(stranger("GET", "/healthz"), "").await;
     assert_eq!((health.status, health.body.as_str()), (StatusCode::OK, "ok"));
 }
 
 #[tokio::test]
 async fn the_login_link_becomes_a_cookie_at_once() {
     let site = Site::new(world());
-    let link = site.stranger("GET", "/login?token=0123456789abcdef-the-token");
+    let link = stranger("GET", "/login?token=0123456789abcdef-the-token");
     let answer = site.send(link, "").await;
     assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, "/"));
     let cookie = answer.headers.get(header::SET_COOKIE).unwrap().to_str().unwrap();
@@ -85,7 +85,7 @@ async fn the_login_link_becomes_a_cookie_at_once() {
     assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"), "{cookie}");
     assert!(!cookie.contains(TOKEN));
     let pair = cookie.split(';').next().unwrap();
-    let page = site.send(site.stranger("GET", "/").header(header::COOKIE, pair), "").await;
+    let page = site.send(stranger("GET", "/").header(header::COOKIE, pair), "").await;
     assert_eq!(page.status, StatusCode::OK);
 }
 
@@ -96,7 +96,7 @@ async fn the_form_leads_to_the_page_that_was_wanted_and_to_no_other_site() {
         [("%2Fsources", "/sources"), ("%2F%2Fevil.example", "/"), ("https%3A%2F%2Fevil", "/")]
     {
         let body = format!("token={TOKEN}&next={next}");
-        let answer = site.send(site.stranger("POST", "/login"), &body).await;
+        let answer = site.send(stranger("POST", "/login"), &body).await;
         assert_eq!((answer.status, answer.location()), (StatusCode::SEE_OTHER, location));
     }
 }
@@ -105,12 +105,12 @@ async fn the_form_leads_to_the_page_that_was_wanted_and_to_no_other_site() {
 async fn wrong_tokens_get_nothing_and_soon_have_to_wait() {
     let site = Site::new(world());
     for _ in 0..10 {
-        let answer = site.send(site.stranger("POST", "/login"), "token=wrong").await;
+        let answer = site.send(stranger("POST", "/login"), "token=wrong").await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN);
         assert!(answer.headers.get(header::SET_COOKIE).is_none());
         assert!(!answer.body.contains("wrong\""));
     }
-    let answer = site.send(site.stranger("POST", "/login"), &format!("token={TOKEN}")).await;
+    let answer = site.send(stranger("POST", "/login"), &format!("token={TOKEN}")).await;
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     // Who is in stays in.
     assert_eq!(site.get("/").await.status, StatusCode::OK);
@@ -198,19 +198,43 @@ async fn the_stream_of_news_carries_numbers_and_ends_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn listeners_are_told_the_newest_alert_and_are_limited() {
+async fn listeners_are_told_how_many_alerts_are_new_and_are_limited() {
     use futures_util::StreamExt as _;
     let site = Site::new(world());
     site.news.send(9).unwrap();
-    let request = site.request("GET", "/events").body(Body::empty()).unwrap();
+    let request = site.request("GET", "/events?after=4").body(Body::empty()).unwrap();
     let response = site.router.clone().oneshot(request).await.unwrap();
     let mut frames = response.into_body().into_data_stream();
     let mut text = String::new();
     while !(text.contains("event: news") && text.contains("event: alarms")) {
         text.push_str(std::str::from_utf8(&frames.next().await.unwrap().unwrap()).unwrap());
     }
-    assert!(text.contains("data: 9") && text.contains("id: 9"), "{text}");
+    // Two of the six alerts are newer than the page.
+    assert!(text.contains("data: 2") && text.contains("id: 9"), "{text}");
     assert_eq!(site.get("/events").await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn an_open_page_does_not_hold_up_the_end() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let site = Site::new(world());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = site.state.shutdown.clone();
+    let serving = super::super::serve_router(listener, site.router.clone(), shutdown.clone());
+    let serving = tokio::spawn(serving);
+    let mut browser = tokio::net::TcpStream::connect(address).await.unwrap();
+    let cookie = site.state.session.cookie();
+    let request = format!("GET /events HTTP/1.1\r\nHost: {HOST}\r\nCookie: {cookie}\r\n\r\n");
+    browser.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !String::from_utf8_lossy(&answer).contains("event: news") {
+        assert_ne!(browser.read_buf(&mut answer).await.unwrap(), 0);
+    }
+    shutdown.cancel();
+    // Well below the time that open requests are given.
+    let limit = std::time::Duration::from_secs(super::super::DRAIN_SECS_MAX - 1);
+    tokio::time::timeout(limit, serving).await.unwrap().unwrap().unwrap();
 }
 
 #[derive(PartialEq, Eq, Debug)]

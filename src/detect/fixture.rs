@@ -1,0 +1,74 @@
+//! Calls for tests.
+
+use std::sync::Arc;
+
+use crate::model::{Args, Call, CallId, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text};
+
+/// What varies between calls.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub(super) at: Option<i64>,
+    pub(super) tool: &'static str,
+    pub(super) class: OutcomeClass,
+    pub(super) principal: Option<&'static str>,
+    pub(super) client: Option<&'static str>,
+    pub(super) tenant: Option<&'static str>,
+    pub(super) session: &'static str,
+    pub(super) stream: &'static str,
+    pub(super) future: bool,
+    /// Part of the content that no rule looks at.
+    pub(super) duration_ms: u8,
+}
+
+impl Shape {
+    /// A successful call of `ann`, that many microseconds after the start.
+    pub(super) const fn at(micros: i64, tool: &'static str) -> Self {
+        Self {
+            at: Some(micros),
+            tool,
+            class: OutcomeClass::Ok,
+            principal: Some("ann"),
+            client: None,
+            tenant: None,
+            session: "s1",
+            stream: "log",
+            future: false,
+            duration_ms: 0,
+        }
+    }
+}
+
+/// The call of that shape at that place in its log, with an id made of `name`.
+pub(super) fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
+    let text = |text: Option<&str>| text.map(Text::from);
+    let mut hasher = IdHasher::new("property");
+    hasher.number(name);
+    Arc::new(Call {
+        id: CallId::from_hasher(&hasher),
+        at: shape.at.map(Micros),
+        stream: shape.stream.into(),
+        position: RecordId { generation: 1, offset: number, index: 0 },
+        ended: None,
+        duration_ms: Some(shape.duration_ms.into()),
+        tool: shape.tool.into(),
+        server: None,
+        principal: text(shape.principal),
+        client: text(shape.client),
+        actor: shape.principal.or(shape.client).unwrap_or(shape.stream).into(),
+        tenant: text(shape.tenant),
+        session: shape.session.into(),
+        class: shape.class,
+        code: shape.class.as_str().into(),
+        decision: None,
+        ran: Ran::Yes,
+        args: Args::default(),
+        flags: if shape.future { vec!["future".into()] } else { Vec::new() },
+        also: Vec::new(),
+        request_id: None,
+        group_id: None,
+        trace_id: None,
+        ask_to_answer_ms: None,
+        sightings: Vec::new(),
+        discrepancies: Vec::new(),
+    })
+}

@@ -1,0 +1,257 @@
+//! What people see when logs come late, in pieces, from the future or in floods.
+
+use std::sync::Arc;
+
+use crate::model::{
+    Alert, AlertChange, AlertId, Call, CallChange, Labels, Micros, OutcomeClass, Text, Tri,
+};
+
+use super::engine::{Engine, evaluate};
+use super::field::LabelsOf;
+use super::fixture::{Shape, call};
+use super::ledger::Ledger;
+use super::rule::RuleSet;
+use super::shipped::shipped;
+
+const SECOND: i64 = Micros::SECOND;
+
+/// The catalogue's labels for the tools of these scenarios.
+fn labels() -> Arc<LabelsOf> {
+    let tri = |yes| if yes { Tri::Yes } else { Tri::No };
+    Arc::new(move |call: &Call| Labels {
+        open_world: tri(&*call.tool == "fetch_url"),
+        sensitive: tri(matches!(&*call.tool, "get_ticket" | "search_tickets")),
+        outbound: tri(&*call.tool == "post_comment"),
+        ..Labels::default()
+    })
+}
+
+fn shipped_rules() -> Arc<RuleSet> {
+    Arc::new(RuleSet::compile(&shipped()).unwrap())
+}
+
+fn counting(min: u32) -> Arc<RuleSet> {
+    let text = format!(
+        "
+title: t
+correlation:
+  {{type: event_count, rules: [a], group-by: [actor], timespan: 60s, condition: {{gte: {min}}}}}
+---
+{{title: t, name: a, logsource: {{product: mcp}}, detection: {{s: {{outcome: ok}}, condition: s}}}}
+"
+    );
+    Arc::new(RuleSet::compile(&[("flood.yml", &text)]).unwrap())
+}
+
+fn numbered(shapes: impl IntoIterator<Item = Shape>) -> Vec<Arc<Call>> {
+    (0..).zip(shapes).map(|(number, shape)| call(&shape, number, number)).collect()
+}
+
+fn new(call: &Arc<Call>) -> CallChange {
+    CallChange { old: None, new: Some(Arc::clone(call)) }
+}
+
+/// An engine with the store it works from.
+struct Desk {
+    engine: Engine,
+    ledger: Ledger,
+}
+
+impl Desk {
+    fn new(rules: &Arc<RuleSet>) -> Self {
+        let engine = Engine::new(Arc::clone(rules), labels());
+        Self { engine, ledger: Ledger::new(Arc::clone(rules)) }
+    }
+
+    fn run(&mut self, changes: &[CallChange]) -> Vec<AlertChange> {
+        self.ledger.run(&mut self.engine, changes)
+    }
+
+    fn alert(&self, rule: &str) -> &Alert {
+        let mut alerts = self.ledger.alerts.values().filter(|alert| *alert.rule == *rule);
+        let alert = alerts.next().unwrap();
+        assert!(alerts.next().is_none(), "more than one alert of {rule}");
+        alert
+    }
+}
+
+fn set(change: &AlertChange) -> (&Alert, bool, &[AlertId]) {
+    match change {
+        AlertChange::Set { alert, is_new, replaces } => (alert, *is_new, replaces),
+        AlertChange::Retracted { .. } => panic!("retracted: {change:?}"),
+    }
+}
+
+fn trifecta(from: i64, principal: &'static str, tools: &[(i64, &'static str)]) -> Vec<Shape> {
+    let shape = |(at, tool): &(i64, &'static str)| Shape {
+        principal: Some(principal),
+        session: principal,
+        ..Shape::at(from + at * SECOND / 10, tool)
+    };
+    tools.iter().map(shape).collect()
+}
+
+#[test]
+fn of_three_users_only_the_one_with_the_whole_trifecta_is_found() {
+    let eng = [
+        (0, "get_ticket"),
+        (32, "fetch_url"),
+        (61, "search_tickets"),
+        (74, "search_tickets"),
+        (99, "post_comment"),
+    ];
+    let ann = [(30, "fetch_url"), (50, "post_comment")];
+    let bob = [(20, "post_comment"), (40, "get_ticket"), (80, "fetch_url")];
+    let shapes = [("u-eng", &eng[..]), ("u-ann", &ann), ("u-bob", &bob)]
+        .into_iter()
+        .flat_map(|(principal, tools)| trifecta(0, principal, tools));
+    let alerts = evaluate(shipped_rules(), labels(), numbered(shapes));
+    let [alert] = alerts.as_slice() else { panic!("{alerts:?}") };
+    let tools: Vec<&str> = alert.evidence.iter().map(|evidence| &*evidence.call.tool).collect();
+    let stages: Vec<&str> = alert.evidence.iter().map(|evidence| &*evidence.stage).collect();
+    assert_eq!((&*alert.rule, &*alert.actor), ("trifecta-signature", "u-eng"));
+    assert_eq!(tools, ["fetch_url", "search_tickets", "search_tickets", "post_comment"]);
+    assert_eq!(stages, ["open-world-call", "sensitive-read", "sensitive-read", "outbound-write"]);
+    assert_eq!((alert.why.threshold, alert.why.value, alert.why.timespan), (3, 3, Some(60.0)));
+}
+
+#[test]
+fn a_late_call_that_moves_the_start_carries_the_old_id_along() {
+    let rules = counting(3);
+    let times = [10, 11, 12, 9].map(|at| Shape::at(at * SECOND, "t"));
+    let calls = numbered(times);
+    let mut desk = Desk::new(&rules);
+    let first = desk.run(&[new(&calls[0]), new(&calls[1]), new(&calls[2])]);
+    let (first, is_new, _) = set(&first[0]);
+    assert!(is_new);
+    let late = desk.run(&[new(&calls[3])]);
+    let (moved, is_new, replaces) = set(&late[0]);
+    assert_eq!((is_new, replaces, moved.count), (false, &[first.id][..], 2));
+    assert_eq!(moved.closing, calls[1].id);
+}
+
+#[test]
+fn a_late_call_joins_two_episodes_into_one() {
+    let rules = counting(1);
+    let calls = numbered([0, 100, 50].map(|at| Shape::at(at * SECOND, "t")));
+    let mut desk = Desk::new(&rules);
+    desk.run(&[new(&calls[0]), new(&calls[1])]);
+    let ids: Vec<AlertId> = desk.ledger.alerts.keys().copied().collect();
+    assert_eq!(ids.len(), 2);
+    let joined = desk.run(&[new(&calls[2])]);
+    let (alert, is_new, replaces) = set(&joined[0]);
+    assert_eq!((joined.len(), is_new, alert.count, replaces.len()), (1, false, 3, 1));
+    assert_eq!(desk.ledger.alerts.len(), 1);
+}
+
+#[test]
+fn a_finding_that_no_longer_holds_is_retracted_with_a_reason() {
+    let rules = counting(2);
+    let calls = numbered([0, 1].map(|at| Shape::at(at * SECOND, "t")));
+    let mut desk = Desk::new(&rules);
+    let id = set(&desk.run(&[new(&calls[0]), new(&calls[1])])[0]).0.id;
+    let denied = Shape { class: OutcomeClass::Denied, ..Shape::at(SECOND, "t") };
+    let revision = CallChange { old: Some(Arc::clone(&calls[1])), new: Some(call(&denied, 1, 1)) };
+    let told = desk.run(&[revision]);
+    let [AlertChange::Retracted { id: retracted, reason }] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(*retracted, id);
+    assert!(!reason.is_empty());
+}
+
+#[test]
+fn an_alert_follows_its_call_to_another_actor() {
+    let rules = shipped_rules();
+    let code = |shape: Shape, name| {
+        let mut call = Call::clone(&call(&shape, 0, name));
+        call.code = Text::from("definition_changed");
+        Arc::new(call)
+    };
+    let alone = code(Shape { principal: None, ..Shape::at(0, "t") }, 0);
+    let joined = code(Shape::at(0, "t"), 1);
+    let mut desk = Desk::new(&rules);
+    let id = set(&desk.run(&[new(&alone)])[0]).0.id;
+    let told = desk.run(&[CallChange { old: Some(alone), new: Some(joined) }]);
+    let (alert, is_new, replaces) = set(&told[0]);
+    assert_eq!((told.len(), &*alert.actor), (1, "ann"));
+    assert_eq!((is_new, replaces), (false, &[id][..]));
+}
+
+#[test]
+fn a_call_from_the_future_neither_hides_nor_stops_anything() {
+    let rules = shipped_rules();
+    let mut desk = Desk::new(&rules);
+    let future = Shape { future: true, session: "u-eng", ..Shape::at(i64::MAX / 4, "fetch_url") };
+    desk.run(&[new(&call(&future, 900, 900))]);
+    let tools = [(0, "fetch_url"), (10, "get_ticket"), (20, "post_comment")];
+    for call in numbered(trifecta(0, "u-eng", &tools)) {
+        assert!(desk.engine.plan(&[new(&call)]).is_empty());
+        desk.run(&[new(&call)]);
+    }
+    assert_eq!(desk.alert("trifecta-signature").evidence.len(), 3);
+}
+
+#[test]
+fn a_flood_keeps_the_first_match_and_the_latest_calls_whatever_the_batches() {
+    let rules = counting(20);
+    let calls = numbered((0..3_000).map(|at| Shape::at(at * SECOND / 4, "t")));
+    let at_once = evaluate(Arc::clone(&rules), labels(), calls.clone());
+    let [alert] = at_once.as_slice() else { panic!("{} alerts", at_once.len()) };
+    assert_eq!((alert.evidence.len(), alert.elided, alert.count), (200, 2_800, 2_981));
+    let kept: Vec<u64> =
+        alert.evidence.iter().map(|evidence| evidence.call.position.offset).collect();
+    let expected: Vec<u64> = (0..20).chain(2_820..3_000).collect();
+    assert_eq!(kept, expected);
+    for (batch, late) in [(1, 0), (7, 3), (500, 499)] {
+        let mut desk = Desk::new(&rules);
+        let mut order = calls.clone();
+        for chunk in order.chunks_mut(late + 1) {
+            chunk.reverse();
+        }
+        for batch in order.chunks(batch) {
+            desk.run(&batch.iter().map(new).collect::<Vec<_>>());
+        }
+        let live = desk.alert("flood");
+        let live_kept: Vec<u64> =
+            live.evidence.iter().map(|evidence| evidence.call.position.offset).collect();
+        assert_eq!((live.id, live.count, live.elided), (alert.id, alert.count, alert.elided));
+        assert_eq!(live_kept, kept);
+        assert_eq!(live.first_seen, alert.first_seen);
+    }
+}
+
+#[test]
+fn of_a_first_match_over_the_cap_the_middle_is_left_out_and_counted() {
+    let rules = counting(500);
+    let calls = numbered((0..500).map(|at| Shape::at(at * SECOND / 10, "t")));
+    let alerts = evaluate(rules, labels(), calls);
+    let [alert] = alerts.as_slice() else { panic!("{} alerts", alerts.len()) };
+    let kept: Vec<u64> =
+        alert.evidence.iter().map(|evidence| evidence.call.position.offset).collect();
+    let expected: Vec<u64> = (0..100).chain(400..500).collect();
+    assert_eq!((kept, alert.elided, alert.why.value), (expected, 300, 500));
+}
+
+#[test]
+fn a_stream_in_order_never_asks_for_history_and_holds_only_what_is_live() {
+    let rules = counting(3);
+    let names: Vec<&'static str> =
+        vec!["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let mut desk = Desk::new(&rules);
+    for hour in 0..200_i64 {
+        let name = names[usize::try_from(hour).unwrap() % names.len()];
+        let shapes = (0..4).map(|second| Shape {
+            principal: Some(name),
+            ..Shape::at(hour * Micros::HOUR + second * SECOND, "t")
+        });
+        let from = u64::try_from(hour).unwrap() * 4;
+        let calls = (from..).zip(shapes).map(|(number, shape)| call(&shape, number, number));
+        for call in calls.collect::<Vec<_>>() {
+            let needs = desk.engine.plan(&[new(&call)]);
+            assert!(needs.is_empty(), "{needs:?}");
+            desk.run(&[new(&call)]);
+        }
+    }
+    assert_eq!((desk.ledger.alerts.len(), desk.engine.groups_held()), (200, 1));
+}
