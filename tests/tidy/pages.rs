@@ -27,7 +27,7 @@ const IN_PAGES: [(&str, &str); 2] = [
 fn templates_hold_nothing_that_could_run_or_leak() {
     let found: Vec<String> = files_below("templates")
         .iter()
-        .filter(|file| file.path.ends_with(".html") || file.path.ends_with(".svg"))
+        .filter(|file| file.has_extension("html") || file.has_extension("svg"))
         .flat_map(complaints_of)
         .collect();
     assert_none(

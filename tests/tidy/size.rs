@@ -25,7 +25,7 @@ fn lines_are_short() {
     let is_code = |file: &TextFile| {
         let name = file.path.rsplit('/').next().unwrap_or_default();
         let is_script = file.path.starts_with(".ci/") || name == "Makefile";
-        is_script || file.path.ends_with(".rs")
+        is_script || file.has_extension("rs")
     };
     let files = all_files();
     let found: Vec<String> =
@@ -51,7 +51,7 @@ fn the_rules_see_what_they_forbid() {
 }
 
 fn rust_files() -> Vec<TextFile> {
-    all_files().into_iter().filter(|file| file.path.ends_with(".rs")).collect()
+    all_files().into_iter().filter(|file| file.has_extension("rs")).collect()
 }
 
 fn long_file(file: &TextFile) -> Option<String> {

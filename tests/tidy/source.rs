@@ -1,9 +1,10 @@
 //! Rust read as tokens: enough to tell names from comments and text, and the program from its tests.
 
 use std::collections::BTreeSet;
+use std::slice;
 use std::sync::LazyLock;
 
-use super::tree::{TextFile, files_below};
+use super::tree::files_below;
 
 /// A word, a text with its quotes, `::`, or one character. Comments are none.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,13 +89,13 @@ impl Named {
 
 /// Every file of the program in `src`, without those that are tests alone.
 pub(super) static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
-    let is_rust = |file: &TextFile| file.path.ends_with(".rs");
-    let files = files_below("src").into_iter().filter(is_rust);
+    let files = files_below("src").into_iter().filter(|file| file.has_extension("rs"));
     let mut sources: Vec<Source> =
         files.map(|file| Source::parse(&file.path, &file.text)).collect();
     let mut test_modules = BTreeSet::new();
     for Source { module, test_modules: names, .. } in &sources {
-        test_modules.extend(names.iter().map(|name| [module.as_slice(), &[name.clone()]].concat()));
+        test_modules
+            .extend(names.iter().map(|name| [module.as_slice(), slice::from_ref(name)].concat()));
     }
     sources.retain(|source| !test_modules.iter().any(|tests| source.module.starts_with(tests)));
     sources
@@ -199,7 +200,7 @@ impl Lexer {
 
     /// The rest of `r"..."` or `r##"..."##`; nothing where it is a word such as `r#type`.
     fn skip_raw_text(&mut self) {
-        let hashes = (0..).take_while(|ahead| self.peek(*ahead) == Some('#')).count();
+        let hashes = self.chars.iter().skip(self.at).take_while(|next| **next == '#').count();
         if self.peek(hashes) != Some('"') {
             return;
         }

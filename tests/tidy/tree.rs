@@ -10,6 +10,12 @@ pub(super) struct TextFile {
     pub(super) text: String,
 }
 
+impl TextFile {
+    pub(super) fn has_extension(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|own| own == extension)
+    }
+}
+
 /// Every text file below a folder of the root, in the order of paths.
 pub(super) fn files_below(folder: &str) -> Vec<TextFile> {
     let mut paths = Vec::new();

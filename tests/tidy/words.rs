@@ -74,7 +74,7 @@ fn the_rules_see_what_they_forbid() {
 }
 
 fn rust(files: &[TextFile]) -> impl Iterator<Item = &TextFile> {
-    files.iter().filter(|file| file.path.ends_with(".rs"))
+    files.iter().filter(|file| file.has_extension("rs"))
 }
 
 /// The lines that hold one of the words, where it is no part of a longer one.
