@@ -16,7 +16,8 @@ const CALLS: u64 = 680_000;
 fn main() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let start = Micros::parse_rfc3339("2026-01-05T07:00:00Z").expect("a time");
-    let calls = std::env::var("CALLTRAIL_BENCH_CALLS").ok().and_then(|text| text.parse().ok());
+    let calls =
+        std::env::var_os("CALLTRAIL_BENCH_CALLS").and_then(|text| text.to_str()?.parse().ok());
     let scenario = Scenario::new(1, start, calls.unwrap_or(CALLS));
     let (wrote, summary) = timed(|| {
         write_logs(folder.path(), &scenario, Some(64 << 20), &mut |_| {}).expect("logs are written")

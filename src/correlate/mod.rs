@@ -73,7 +73,8 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Loaded {
     pub need: Need,
-    /// For a tool: its records of kind call. For a proxy: everything of its stream.
+    /// For a tool: its records of kind call. For a proxy: everything of its stream. Where the need is for the present,
+    /// those without a time too.
     pub records: Vec<Arc<Record>>,
     /// For a tool: its calls as stored; they tell which reply belongs to which proxied request.
     pub calls: Vec<Call>,
@@ -106,14 +107,19 @@ pub struct Correlator {
 }
 
 impl Correlator {
-    /// `newest` is the newest call time in the store, none for an empty one.
-    pub fn new(clocks: Clocks, newest: Option<Micros>) -> Self {
+    /// For a store that holds nothing.
+    pub fn new(clocks: Clocks) -> Self {
+        Self { complete: true, ..Self::resume(clocks, None) }
+    }
+
+    /// For a store that holds records, the newest of this time; none where none of them has a time.
+    pub fn resume(clocks: Clocks, newest: Option<Micros>) -> Self {
         Self {
             clocks,
             memory: Memory::default(),
             newest,
             floor: newest.map_or(Micros(i64::MIN), |newest| newest.minus(HORIZON_MICROS)),
-            complete: newest.is_none(),
+            complete: false,
         }
     }
 
@@ -122,7 +128,7 @@ impl Correlator {
         let cutoff = self.cutoff(records);
         let times = records.iter().filter_map(|record| match scope_of(record)? {
             ScopeRef::Proxy => {
-                let at = record.at?;
+                let at = record.at.unwrap_or(self.floor);
                 Some((Scope::Proxy(Text::clone(&record.stream)), at, at < cutoff))
             }
             ScopeRef::Tool(_) => None,
@@ -141,7 +147,7 @@ impl Correlator {
         let own = records.iter().map(|record| (record, record.at.is_some_and(|at| at < cutoff)));
         let times = own.chain(proxied).filter_map(|(record, past)| {
             let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call)?;
-            Some((tool, record.at?, past))
+            Some((tool, record.at.unwrap_or(self.floor), past))
         });
         // The first and the last time of a tool and minute are enough, and spare a name for every record.
         let mut minutes: FxHashMap<(&str, i64, bool), (Micros, Micros)> = FxHashMap::default();

@@ -85,7 +85,8 @@ fn run(records: Vec<Arc<Record>>) -> Vec<Seen> {
         let now = record.at;
         queue.retain(|waiting| match (waiting.record.at, now) {
             (Some(asked), Some(now)) => now.since(asked) <= WAIT_MICROS_MAX,
-            _ => true,
+            // Records without a time come last, and answer only each other.
+            (asked, now) => asked.is_none() == now.is_none(),
         });
         let mut unit = None;
         match record.kind {

@@ -17,7 +17,7 @@ struct Model {
 impl Model {
     fn load(&self, need: &Need) -> Loaded {
         let within = |at: Option<Micros>| {
-            at.is_some_and(|at| at >= need.from && need.to.is_none_or(|to| at <= to))
+            at.map_or(need.to.is_none(), |at| at >= need.from && need.to.is_none_or(|to| at <= to))
         };
         let mut records: Vec<Arc<Record>> = self
             .records
@@ -67,7 +67,7 @@ impl Model {
 
 fn one_pass(records: &[Arc<Record>]) -> Vec<Call> {
     let mut model = Model::default();
-    let mut correlator = Correlator::new(Clocks::default(), None);
+    let mut correlator = Correlator::new(Clocks::default());
     let mut records = records.to_vec();
     records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
     model.feed(&mut correlator, &records);
@@ -212,9 +212,12 @@ fn replies_go_to_the_request_that_waits() {
     assert_eq!(told, [("read", Ok, Ran::Yes), ("delete", OutcomeClass::Denied, Ran::No)]);
 }
 
+/// Stands for a record without a time.
+const TIMELESS: i64 = 1_000_000;
+
 /// One random record: (stream, seconds, tool, class, path, request id).
 fn any_record() -> impl Strategy<Value = (usize, i64, usize, usize, u64, usize)> {
-    let time = prop_oneof![4 => 0_i64..60, 2 => 0_i64..90_000, 1 => Just(100)];
+    let time = prop_oneof![4 => 0_i64..60, 2 => 0_i64..90_000, 1 => Just(100), 1 => Just(TIMELESS)];
     (0_usize..5, time, 0_usize..2, 0_usize..6, 0_u64..2, 0_usize..3)
 }
 
@@ -252,9 +255,27 @@ fn build_records(raw: &[(usize, i64, usize, usize, u64, usize)]) -> Vec<Arc<Reco
                     built.class = Ok;
                 }
             }
+            if *seconds == TIMELESS {
+                built.at = None;
+            }
             Arc::new(built)
         })
         .collect()
+}
+
+/// What has no time has only its place in its file, and files are read from front to back.
+fn timeless_in_order(mut records: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
+    let mut timeless: Vec<Arc<Record>> =
+        records.iter().filter(|record| record.at.is_none()).cloned().collect();
+    timeless.sort_by_key(|record| std::cmp::Reverse(record.id.offset));
+    for place in &mut records {
+        if place.at.is_none() {
+            let stream = Text::clone(&place.stream);
+            let next = timeless.iter().rposition(|record| record.stream == stream);
+            *place = timeless.remove(next.unwrap());
+        }
+    }
+    records
 }
 
 proptest! {
@@ -276,13 +297,14 @@ proptest! {
             let other = usize::try_from(state >> 33).unwrap() % (index + 1);
             shuffled.swap(index, other);
         }
+        let shuffled = timeless_in_order(shuffled);
         let mut model = Model::default();
-        let mut correlator = Correlator::new(Clocks::default(), None);
+        let mut correlator = Correlator::new(Clocks::default());
         for (batch, again) in shuffled.chunks(batch).zip(restart) {
             model.feed(&mut correlator, batch);
             if again {
                 let newest = model.records.iter().filter_map(|record| record.at).max();
-                correlator = Correlator::new(Clocks::default(), newest);
+                correlator = Correlator::resume(Clocks::default(), newest);
             }
         }
         prop_assert_eq!(model.calls(), expected);

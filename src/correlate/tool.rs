@@ -20,6 +20,9 @@ const COMPONENT_UNITS_MAX: usize = 4096;
 const MARKS_MICROS: [i64; 4] =
     [10 * Micros::MINUTE, Micros::MINUTE, 10 * Micros::SECOND, Micros::SECOND];
 
+/// Where units without a time stand.
+const TIMELESS: Micros = Micros(i64::MAX);
+
 #[derive(Default)]
 pub(super) struct ToolState {
     units: BTreeMap<UnitKey, Entry>,
@@ -231,7 +234,7 @@ impl ToolState {
     fn occurrence(&self, key: UnitKey, entry: &Entry) -> usize {
         self.equals
             .get(&equal_key(&entry.unit, key))
-            .and_then(|equals| equals.iter().position(|id| *id == entry.unit.base.id))
+            .and_then(|equals| equals.binary_search(&entry.unit.base.id).ok())
             .unwrap_or(0)
     }
 
@@ -248,6 +251,7 @@ impl ToolState {
                 }
             }
         }
+        self.forget_timeless();
         let units = &self.units;
         self.groups.retain(|_, group| {
             let before = group.units.len();
@@ -271,6 +275,17 @@ impl ToolState {
         self.large_slots.retain(|(level, slot)| {
             MARKS_MICROS.get(*level).is_some_and(|mark| (slot + 1) * mark >= open_floor.0)
         });
+    }
+
+    /// Units without a time are beyond every floor. Those that ended can go: whatever comes with their id is another call.
+    fn forget_timeless(&mut self) {
+        let timeless =
+            self.units.range((TIMELESS, RecordId { generation: 0, offset: 0, index: 0 })..);
+        let ended: Vec<UnitKey> =
+            timeless.filter(|(_, entry)| !entry.unit.is_open()).map(|(key, _)| *key).collect();
+        for key in ended {
+            self.units.remove(&key);
+        }
     }
 
     /// The components, or pieces of those too large, that nothing from `floor` on can join.
@@ -315,7 +330,7 @@ fn key_of(unit: &Unit, clocks: &Clocks) -> UnitKey {
 
 /// A time on the common clock; none is the end of time.
 fn common_time(at: Option<Micros>, stream: &str, clocks: &Clocks) -> Micros {
-    at.map_or(Micros(i64::MAX), |at| at.plus(clocks.offset(stream)))
+    at.map_or(TIMELESS, |at| at.plus(clocks.offset(stream)))
 }
 
 fn equal_key(unit: &Unit, key: UnitKey) -> (Micros, u64) {

@@ -145,14 +145,16 @@ pub(super) fn split(records: &[Arc<Record>]) -> Vec<Unit> {
     units
 }
 
-/// A new question, a record after the end, or an hour's silence starts another call.
+/// A new question, a record after the end, or an hour's silence starts another call; a record without a time goes on
+/// only from others without one.
 fn continues(unit: &Unit, record: &Record) -> bool {
     if !unit.is_open() || record.class == OutcomeClass::Asked {
         return false;
     }
     match (unit.last_at(), record.at) {
         (Some(last), Some(at)) => at.since(last) <= ID_GAP_MICROS,
-        _ => true,
+        (None, None) => true,
+        _ => false,
     }
 }
 

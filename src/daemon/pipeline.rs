@@ -78,7 +78,11 @@ impl Pipeline {
         Ok(Self {
             reader: store.reader(),
             intake: Intake::new(tail, parser, &positions),
-            correlator: Correlator::new(clocks, store.newest_record_at(now)?),
+            correlator: if store.is_empty()? {
+                Correlator::new(clocks)
+            } else {
+                Correlator::resume(clocks, store.newest_record_at(now)?)
+            },
             engine,
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),

@@ -2,7 +2,7 @@
 
 use duckdb::params_from_iter;
 
-use super::value::{Sql, bytes, get_id, get_time, text, time};
+use super::value::{Sql, bytes, get_id, get_time, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
 use crate::model::{AlertId, Call, CallId, Micros, Record, Text};
 
@@ -11,7 +11,7 @@ use crate::model::{AlertId, Call, CallId, Micros, Record, Text};
 pub struct RecordNeed {
     pub of: Whose,
     pub from: Micros,
-    /// None: to the end of time.
+    /// None: to the end of time, and those without a time.
     pub to: Option<Micros>,
 }
 
@@ -49,7 +49,7 @@ impl Store {
             Whose::Proxy(name) => ("stream = ? and dialect = 'stdio-proxy'", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from record_log where time between ? and ? and {condition}
+            "select {} from record_log where (time between ? and ? or (time is null and ?)) and {condition}
              order by time, stream, generation, \"offset\", idx",
             record_row::COLUMNS
         ))?;
@@ -85,7 +85,7 @@ impl Store {
             Whose::Proxy(name) => ("stream = ?", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now where time between ? and ? and {condition}",
+            "select {} from call_now where (time between ? and ? or (time is null and ?)) and {condition}",
             call_row::COLUMNS
         ))?;
         let rows = statement.query_map(span(need, name), call_row::from_row)?;
@@ -143,8 +143,9 @@ impl Store {
 }
 
 /// The parameters of a query over a range of time and a name.
-fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 3] {
-    [time(Some(need.from)), time(Some(need.to.unwrap_or(TIME_MAX))), text(name)]
+fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
+    let to = need.to.unwrap_or(TIME_MAX);
+    [time(Some(need.from)), time(Some(to)), truth(need.to.is_none()), text(name)]
 }
 
 /// The latest time DuckDB holds that is not its infinity.

@@ -62,6 +62,12 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// True as long as no record was ever stored.
+    pub fn is_empty(&self) -> Result<bool, StoreError> {
+        let sql = "select not exists (from record_log)";
+        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
+    }
+
     /// The newest time of any record that is not ahead of `now`, if any has one.
     pub fn newest_record_at(&self, now: Micros) -> Result<Option<Micros>, StoreError> {
         self.newest("select max(time) from record_log where time <= ?", now.plus(Micros::MINUTE))

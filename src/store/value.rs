@@ -29,6 +29,10 @@ pub(super) const fn small(value: u32) -> Sql<'static> {
     Sql::Borrowed(ValueRef::UInt(value))
 }
 
+pub(super) const fn truth(value: bool) -> Sql<'static> {
+    Sql::Borrowed(ValueRef::Boolean(value))
+}
+
 pub(super) fn real(value: Option<f64>) -> Sql<'static> {
     Sql::Borrowed(value.map_or(ValueRef::Null, ValueRef::Double))
 }
