@@ -38,7 +38,7 @@ pub(super) fn root_files() -> Vec<TextFile> {
 
 /// Everything that people wrote.
 pub(super) fn all_files() -> Vec<TextFile> {
-    let folders = [".cargo", ".ci", "migrations", "rules", "src", "templates", "tests"];
+    let folders = [".cargo", ".ci", "benches", "migrations", "rules", "src", "templates", "tests"];
     let below = folders.into_iter().flat_map(files_below);
     below.chain(root_files()).collect()
 }
