@@ -10,6 +10,22 @@ use crate::store::{Reader, StoreError};
 /// Alerts whose lines are remembered, so that an alert that grows does not read them again.
 const ALERTS_MAX: usize = 512;
 
+/// Where each generation's file lies now.
+pub(super) struct Paths(FxHashMap<u64, String>);
+
+impl Paths {
+    pub(super) fn of_now(intake: &Intake) -> Self {
+        let path = |status: crate::tail::SourceStatus| {
+            (status.generation, status.path.to_string_lossy().into_owned())
+        };
+        Self(intake.status().into_iter().map(path).collect())
+    }
+
+    fn of(&self, generation: u64) -> String {
+        self.0.get(&generation).cloned().unwrap_or_default()
+    }
+}
+
 /// The lines of recent alerts.
 #[derive(Default)]
 pub(super) struct Lines {
@@ -17,24 +33,20 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The views of an alert's evidence, in its order. `former` are ids under which lines may be stored already.
+    /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already.
     pub(super) fn views(
         &mut self,
         alert: &Alert,
-        former: &[AlertId],
+        stored: &[AlertId],
+        paths: &Paths,
         intake: &mut Intake,
         reader: &Reader,
     ) -> Result<Vec<EvidenceView>, StoreError> {
-        let mut lines = self.take(alert.id, former, reader)?;
-        let paths: FxHashMap<u64, String> = intake
-            .status()
-            .into_iter()
-            .map(|status| (status.generation, status.path.to_string_lossy().into_owned()))
-            .collect();
+        let mut lines = self.take(stored, reader)?;
         let views = alert
             .evidence
             .iter()
-            .map(|evidence| view(evidence, &mut lines, &paths, intake))
+            .map(|evidence| view(evidence, &mut lines, paths, intake))
             .collect();
         if self.known.len() >= ALERTS_MAX {
             self.known.clear();
@@ -45,12 +57,11 @@ impl Lines {
 
     fn take(
         &mut self,
-        id: AlertId,
-        former: &[AlertId],
+        stored: &[AlertId],
         reader: &Reader,
     ) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
         let mut lines = FxHashMap::default();
-        for id in former.iter().chain([&id]) {
+        for id in stored {
             match self.known.remove(id) {
                 Some(known) => lines.extend(known),
                 None => {
@@ -67,7 +78,7 @@ impl Lines {
 fn view(
     evidence: &Evidence,
     lines: &mut FxHashMap<RecordId, WitnessLine>,
-    paths: &FxHashMap<u64, String>,
+    paths: &Paths,
     intake: &mut Intake,
 ) -> EvidenceView {
     let call = &*evidence.call;
@@ -93,7 +104,7 @@ fn view(
 fn witness_lines(
     call: &Call,
     lines: &mut FxHashMap<RecordId, WitnessLine>,
-    paths: &FxHashMap<u64, String>,
+    paths: &Paths,
     intake: &mut Intake,
 ) -> Vec<WitnessLine> {
     let steps = call
@@ -104,7 +115,7 @@ fn witness_lines(
         .map(|(witness, step)| {
             let line = lines.entry(step.record).or_insert_with(|| WitnessLine {
                 witness,
-                file: paths.get(&step.record.generation).cloned().unwrap_or_default(),
+                file: paths.of(step.record.generation),
                 record: step.record,
                 length: step.length,
                 text: None,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::evidence::Lines;
+use super::evidence::{Lines, Paths};
 use super::intake::{Cut, Intake};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
@@ -230,14 +230,20 @@ impl Pipeline {
         now: Micros,
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let paths = Paths::of_now(&self.intake);
         for change in changes {
             match change {
                 AlertChange::Set { alert, is_new, replaces } => {
                     if is_new {
                         self.owe_mail(&alert, now, batch);
                     }
-                    let evidence =
-                        self.lines.views(&alert, &replaces, &mut self.intake, &self.reader)?;
+                    let mut stored = replaces.clone();
+                    stored.extend((!is_new).then_some(alert.id));
+                    let (intake, reader) = (&mut self.intake, &self.reader);
+                    let evidence = self.lines.views(&alert, &stored, &paths, intake, reader)?;
                     batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
                 }
                 AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),

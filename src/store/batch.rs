@@ -151,16 +151,19 @@ fn write_alerts(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), 
     append_each(connection, "evidence_log", &batch.alerts, |appender, row| {
         alert_row::append_evidence(appender, seq, row)
     })?;
-    for row in &batch.alerts {
+    if !batch.alerts.is_empty() {
         // An id that stands again is no alias any more.
-        connection.execute("delete from alert_alias where old_id = ?", [bytes(&row.alert.id.0)])?;
-        for old in row.replaces.iter().filter(|old| **old != row.alert.id) {
-            connection.execute(
-                "insert into alert_alias values (?, ?, ?)",
-                [bytes(&old.0), bytes(&row.alert.id.0), number(seq)],
-            )?;
-        }
+        connection.execute(
+            "delete from alert_alias where old_id in (select alert_id from alert_log where seq = ?)",
+            [number(seq)],
+        )?;
     }
+    append_each(connection, "alert_alias", &batch.alerts, |appender, row| {
+        for old in row.replaces.iter().filter(|old| **old != row.alert.id) {
+            appender.append_row([bytes(&old.0), bytes(&row.alert.id.0), number(seq)])?;
+        }
+        Ok(())
+    })?;
     for (id, reason) in &batch.retracted {
         connection.execute(
             "insert into alert_log
