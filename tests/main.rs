@@ -1,4 +1,5 @@
 //! One integration binary, since linking DuckDB once is enough.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 /// The real binary, driven and watched.
 mod support;
