@@ -7,7 +7,9 @@ use std::io;
 
 use super::Tail;
 use super::discover::{Found, outside};
-use super::identity::{HEAD_BYTES, Head, Stamp, first_half, is_distinctive, opening, read_up_to};
+use super::identity::{
+    Anchor, HEAD_BYTES, Head, Stamp, first_half, is_distinctive, opening, read_up_to,
+};
 use super::open::OpenError;
 use super::report::{Event, Problem, SourceState};
 use super::scan::Pass;
@@ -74,7 +76,7 @@ impl Tail {
         match placed {
             Ok(Some((Origin::New, stranger))) => self.adopt(stranger, None, pass),
             Ok(Some((Origin::Same(generation), stranger))) => {
-                self.rebind(generation, stranger, pass)
+                self.rebind(generation, stranger, pass);
             }
             Ok(Some((Origin::Copy(of), stranger))) => {
                 let copy = Copy { of, stamp: stranger.stamp };
@@ -189,12 +191,12 @@ impl Tail {
         let read = source.read.offset;
         let is_long_enough = stranger.stamp.size >= read;
         // What was seen of a file and not read may have been written after it was copied.
-        if !mate.is_alike && !(is_akin && read > 0 && is_long_enough) {
+        if !(mate.is_alike || (is_akin && read > 0 && is_long_enough)) {
             return Ok(None);
         }
         let head = stranger.head.get(..source.head.len as usize).unwrap_or(&stranger.head);
         // Where nothing was read nothing can be skipped by mistake.
-        if !is_distinctive(head) && !(is_akin && read == 0) {
+        if !(is_distinctive(head) || (is_akin && read == 0)) {
             return Ok(None);
         }
         if is_long_enough {
@@ -252,8 +254,13 @@ impl Tail {
         source.key = stranger.found.key;
         self.by_key.insert(source.key, generation);
         self.copies.remove(&source.key);
-        // The original may have grown a longer head since it was copied.
+        // The original may have grown a longer head since it was copied, or have been gone when it was committed.
         source.head = Head::of(&stranger.head);
+        for anchor in [&mut source.read, &mut source.committed] {
+            if let Ok(Some(there)) = Anchor::at(&stranger.file, anchor.offset) {
+                *anchor = there;
+            }
+        }
         // What had been seen in the original beyond the copy's end is lost; verifying counts it.
         source.verified = None;
         source.forget_progress();
@@ -317,12 +324,12 @@ impl Heads {
     fn beginning(&self, bytes: &[u8]) -> Vec<u64> {
         let mut alike = Vec::new();
         let mut hasher = blake3::Hasher::new();
-        let mut hashed = 0;
+        let mut done = 0;
         for (len, same_len) in &self.by_len {
             // Ascending: beyond this one all are too long.
-            let Some(more) = bytes.get(hashed..*len as usize) else { break };
+            let Some(more) = bytes.get(done..*len as usize) else { break };
             hasher.update(more);
-            hashed = *len as usize;
+            done = *len as usize;
             alike.extend(same_len.get(&first_half(&hasher.finalize())).into_iter().flatten());
         }
         alike

@@ -60,6 +60,7 @@ impl Tail {
         for found in walk.found {
             self.recognise(found, &mut pass);
         }
+        self.check_unseen(&mut pass);
         for stranger in mem::take(&mut pass.strangers) {
             self.place(stranger, &mut pass);
         }
@@ -93,6 +94,30 @@ impl Tail {
                 // There, but not to be read now.
                 pass.seen.insert(generation);
                 pass.problems.push(Problem::refused(found.path, "opened", &error));
+            }
+        }
+    }
+
+    /// Finds those whose file has no path any more and was truncated besides, before a copy is looked for.
+    fn check_unseen(&mut self, pass: &mut Pass) {
+        for source in self.sources.values_mut() {
+            let generation = source.generation;
+            // Of those gone, and of those just found to be lost, no file is held.
+            if pass.seen.contains(&generation) {
+                continue;
+            }
+            let Some(file) = self.files.get(generation) else { continue };
+            match source.verify(file) {
+                Ok(true) => source.is_stalled = false,
+                Ok(false) => {
+                    pass.lost.insert(generation, Loss::Rewritten);
+                    self.by_key.remove(&source.key);
+                    self.files.let_go(generation);
+                }
+                Err(error) => {
+                    source.is_stalled = true;
+                    pass.problems.push(Problem::refused(&source.path, "read", &error));
+                }
             }
         }
     }
@@ -170,22 +195,11 @@ impl Tail {
     /// Reads on through the open file of a generation that has no path any more, until it is stored and quiet.
     fn drift(&mut self, generation: u64, pass: &mut Pass) {
         let Some(source) = self.sources.get_mut(&generation) else { return };
-        let Some(file) = self.files.get(generation) else { return };
-        match source.verify(file) {
-            Ok(true) => {}
-            Ok(false) => return self.let_go(generation, pass),
-            Err(error) => {
-                source.is_stalled = true;
-                pass.problems.push(Problem::refused(&source.path, "read", &error));
-                return;
-            }
-        }
         if !source.is_adrift {
             source.is_adrift = true;
             source.state = SourceState::Rotated;
             source.quiet_since = pass.now;
         }
-        source.is_stalled = false;
         source.note_quiet(pass.now);
         let is_stored = source.committed.offset >= source.size;
         if is_stored && pass.now.since(source.quiet_since) >= self.config.grace_micros {

@@ -100,7 +100,7 @@ impl Bench {
     }
 
     /// Takes what a chunk holds, after checking that it covers its bytes.
-    fn keep(&self, chunk: &Chunk, into: &mut BTreeMap<(u64, u64), Piece>) {
+    fn keep(chunk: &Chunk, into: &mut BTreeMap<(u64, u64), Piece>) {
         let mut at = chunk.start;
         for item in &chunk.items {
             assert_eq!(item.offset(), at, "items follow each other without a hole");
@@ -126,7 +126,7 @@ impl Bench {
             return;
         }
         let mut pieces = BTreeMap::new();
-        self.keep(chunk, &mut pieces);
+        Self::keep(chunk, &mut pieces);
         let cursor = self.tail.cursor_at(chunk.generation, chunk.end).unwrap();
         self.tail.commit(&cursor);
         self.cursors.insert(chunk.generation, cursor);

@@ -18,6 +18,10 @@ enum Act {
     /// The copy is seen before the original is truncated.
     CopyScanTruncate,
     Delete,
+    /// A writer that comes back cuts off the half line it left.
+    CutHalf,
+    /// Another file with the same text, and perhaps more, takes the name.
+    Replace(u32),
     RewriteLonger,
     RewriteShorter,
     Restart,
@@ -39,6 +43,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::CopyTruncate),
         1 => Just(Act::CopyScanTruncate),
         1 => Just(Act::Delete),
+        1 => Just(Act::CutHalf),
+        1 => (0..3u32).prop_map(Act::Replace),
         1 => Just(Act::RewriteLonger),
         1 => Just(Act::RewriteShorter),
         2 => Just(Act::Restart),
@@ -84,7 +90,7 @@ impl Model {
             }
             Act::AppendHalf => {
                 let line = self.new_line();
-                self.append(&line[..line.len() - 1]);
+                self.append(line.trim_end_matches('}'));
             }
             Act::Rename => self.rotate(|bench| bench.rename("a.jsonl", "a.jsonl.1")),
             Act::CopyTruncate => self.rotate(copy_truncate),
@@ -102,6 +108,28 @@ impl Model {
                 drop(fs::remove_file(self.bench.path("a.jsonl")));
                 let text = std::mem::take(&mut self.texts[0]);
                 self.destroy(&text);
+            }
+            Act::CutHalf => {
+                let half = self.texts[0].lines().last().unwrap_or_default().to_owned();
+                if !self.texts[0].is_empty() && !self.texts[0].ends_with('\n') {
+                    self.destroy(&half);
+                    let kept = self.texts[0].len() - half.len();
+                    self.texts[0].truncate(kept);
+                    let path = self.bench.path("a.jsonl");
+                    let file = OpenOptions::new().write(true).open(path).unwrap();
+                    file.set_len(kept as u64).unwrap();
+                }
+            }
+            Act::Replace(count) => {
+                if self.bench.path("a.jsonl").exists() {
+                    // The file replaced may end with a half line that the new one completes.
+                    let last = self.texts[0].lines().last().unwrap_or_default().to_owned();
+                    self.destroy(&last);
+                    self.bench.copy("a.jsonl", "new");
+                    self.bench.rename("new", "a.jsonl");
+                    let text: String = (0..*count).map(|_| self.new_line() + "\n").collect();
+                    self.append(&text);
+                }
             }
             Act::RewriteLonger => self.rewrite(|old, new| new > old),
             Act::RewriteShorter => self.rewrite(|_, new| new > 0),
@@ -192,7 +220,7 @@ impl Model {
 
     fn keep(&mut self, chunk: &Chunk) {
         let mut pieces = BTreeMap::new();
-        self.bench.keep(chunk, &mut pieces);
+        Bench::keep(chunk, &mut pieces);
         self.open.append(&mut pieces);
     }
 
@@ -245,9 +273,9 @@ impl Model {
         }
         for (index, text) in self.texts.iter().enumerate() {
             let is_live = index == 0;
-            let complete =
-                if is_live { text.rfind('\n').map_or(0, |end| end + 1) } else { text.len() };
-            self.written.extend(text[..complete].lines().map(str::to_owned));
+            let waits = is_live && !text.is_empty() && !text.ends_with('\n');
+            let complete = text.lines().count() - usize::from(waits);
+            self.written.extend(text.lines().take(complete).map(str::to_owned));
         }
         let lines = self.bench.lines();
         let mut seen = BTreeSet::new();
