@@ -43,7 +43,7 @@ pub(super) fn key_and_stamp(metadata: &Metadata) -> (FileKey, Stamp) {
     (key, stamp)
 }
 
-/// The hash of a file's first `len` bytes. It grows with the file up to [`HEAD_BYTES`] and then stays.
+/// The hash of a file's first `len` bytes, at most [`HEAD_BYTES`] of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) len: u32,
@@ -51,17 +51,26 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Of a file that begins with `bytes`. Zeros at the end are left out: after a power cut they stand for what was not
-    /// written yet.
-    pub(super) fn of(bytes: &[u8]) -> Self {
-        let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        let bytes = bytes.get(..len.min(HEAD_BYTES)).unwrap_or_default();
+    /// Of any file.
+    pub(super) const EMPTY: Self = Self { len: 0, hash: [0; 16] };
+
+    fn of(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::EMPTY;
+        }
         Self { len: u32::try_from(bytes.len()).unwrap_or(u32::MAX), hash: hash(bytes) }
+    }
+
+    /// Of a file that so far begins with `bytes`. Zeros at the end are left out: after a power cut they stand for what
+    /// was not written yet.
+    pub(super) fn seen(bytes: &[u8]) -> Self {
+        let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        Self::of(bytes.get(..len.min(HEAD_BYTES)).unwrap_or_default())
     }
 
     /// Whether a file that begins with `bytes` begins with this head.
     pub(super) fn begins(&self, bytes: &[u8]) -> bool {
-        bytes.get(..self.len as usize).is_some_and(|bytes| hash(bytes) == self.hash)
+        bytes.get(..self.len as usize).is_some_and(|bytes| Self::of(bytes) == *self)
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -69,28 +78,33 @@ impl Head {
     }
 }
 
-/// A position in a file, and the hash of the bytes just before it.
+/// A position in a content: the hashes of its first bytes and of those just before the position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Anchor {
     pub(super) offset: u64,
+    /// Of the bytes before the position alone: what follows may still change.
+    pub(super) head: Head,
     pub(super) tail_len: u32,
     pub(super) tail_hash: [u8; 16],
 }
 
 impl Anchor {
     /// The beginning of any file.
-    pub(super) const START: Self = Self { offset: 0, tail_len: 0, tail_hash: [0; 16] };
+    pub(super) const START: Self =
+        Self { offset: 0, head: Head::EMPTY, tail_len: 0, tail_hash: [0; 16] };
 
     /// The position `offset` as the file now stands; none if the file is shorter.
     pub(super) fn at(file: &File, offset: u64) -> io::Result<Option<Self>> {
-        let tail_len = offset.min(TAIL_BYTES);
-        if tail_len == 0 {
+        if offset == 0 {
             return Ok(Some(Self::START));
         }
+        let tail_len = offset.min(TAIL_BYTES);
+        let head = read_up_to(file, 0, offset.min(HEAD_BYTES as u64))?;
         let tail = read_up_to(file, offset - tail_len, tail_len)?;
-        let whole = tail.len() as u64 == tail_len;
-        Ok(whole.then(|| Self {
+        let is_whole = tail.len() as u64 == tail_len;
+        Ok(is_whole.then(|| Self {
             offset,
+            head: Head::of(&head),
             tail_len: u32::try_from(tail_len).unwrap_or(u32::MAX),
             tail_hash: hash(&tail),
         }))
@@ -98,7 +112,7 @@ impl Anchor {
 
     /// A position in content that can no longer be read: it holds in no file.
     pub(super) const fn nowhere(offset: u64) -> Self {
-        Self { offset, tail_len: u32::MAX, tail_hash: [0; 16] }
+        Self { offset, head: Head::EMPTY, tail_len: u32::MAX, tail_hash: [0; 16] }
     }
 
     /// Whether the same bytes stand before the position in this file.
@@ -107,24 +121,13 @@ impl Anchor {
     }
 }
 
-/// What a look at a file's content says about a generation.
-#[derive(Debug)]
-pub(super) enum Verdict {
-    /// It is the same content, perhaps grown; these are its first bytes now.
-    Same(Vec<u8>),
-    /// It is other content, or content that was cut off.
-    Other,
-}
-
-/// Decides whether `file` still holds the content with this head, read to this anchor.
-pub(super) fn decide(file: &File, size: u64, head: &Head, read: &Anchor) -> io::Result<Verdict> {
-    if size < read.offset || !read.holds_in(file)? {
-        return Ok(Verdict::Other);
+/// Whether `file` still holds the content that was read up to `read`, or, where nothing was read, that was seen to
+/// begin with `seen`. What was seen beyond the position may change: a writer that comes back cuts off its half line.
+pub(super) fn is_same_content(file: &File, seen: &Head, read: &Anchor) -> io::Result<bool> {
+    if read.offset > 0 {
+        return read.holds_in(file);
     }
-    let bytes = read_up_to(file, 0, HEAD_BYTES as u64)?;
-    // A head longer than what was read may change: a writer that comes back cuts off its half line.
-    let is_read = (1..u64::from(head.len)).contains(&read.offset);
-    Ok(if is_read || head.begins(&bytes) { Verdict::Same(bytes) } else { Verdict::Other })
+    Ok(seen.begins(&read_up_to(file, 0, HEAD_BYTES as u64)?))
 }
 
 /// A hash of the first few bytes, none if there are fewer: which files could have a beginning in common.
@@ -134,9 +137,14 @@ pub(super) fn opening(bytes: &[u8]) -> Option<[u8; 16]> {
 
 /// Whether two files that begin with these bytes must be copies of each other: they are long enough, or hold a time.
 pub(super) fn is_distinctive(head: &[u8]) -> bool {
-    let clock = |part: &[u8]| matches!(part, [a, b, b':', c, d] if [a, b, c, d].iter().all(|byte| byte.is_ascii_digit()));
-    let count = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
-    head.len() >= DISTINCTIVE_BYTES || head.windows(5).any(clock) || head.windows(10).any(count)
+    let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    let is_clock = |part: &[u8]| match part {
+        [hours @ .., b':', tens, ones] => are_digits(hours) && are_digits(&[*tens, *ones]),
+        _ => false,
+    };
+    head.len() >= DISTINCTIVE_BYTES
+        || head.windows(5).any(is_clock)
+        || head.windows(10).any(are_digits)
 }
 
 /// Reads `length` bytes from `offset` on, fewer only where the file ends.
@@ -171,12 +179,37 @@ mod tests {
 
     #[test]
     fn a_head_grows_and_leaves_out_zeros_at_the_end() {
-        let short = Head::of(b"{\"a\":1}\n\0\0\0");
+        let short = Head::seen(b"{\"a\":1}\n\0\0\0");
         assert_eq!(short.len, 8);
         assert!(short.begins(b"{\"a\":1}\n{\"a\":2}\n"));
         assert!(!short.begins(b"{\"a\":2}\n{\"a\":2}\n"));
         assert!(!short.begins(b"{\"a\":1}"));
-        assert!(Head::of(&[b'x'; 2 * HEAD_BYTES]).is_full());
+        assert!(Head::seen(&[b'x'; 2 * HEAD_BYTES]).is_full());
+        assert_eq!(Head::seen(&[0; 10]), Head::EMPTY);
+        assert!(Head::EMPTY.begins(b"anything"));
+    }
+
+    #[test]
+    fn an_anchor_holds_where_both_ends_of_what_was_read_are_the_same() {
+        let path = tempfile::NamedTempFile::new().unwrap();
+        let holds_in = |anchor: &Anchor, bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            anchor.holds_in(&File::open(&path).unwrap()).unwrap()
+        };
+        let mut bytes = vec![b'x'; 10_000];
+        std::fs::write(&path, &bytes).unwrap();
+        let file = File::open(&path).unwrap();
+        assert_eq!(Anchor::at(&file, 10_001).unwrap(), None);
+        let anchor = Anchor::at(&file, 9_000).unwrap().unwrap();
+        bytes.truncate(9_000);
+        assert!(holds_in(&anchor, &bytes));
+        assert!(!holds_in(&anchor, &bytes[1..]));
+        for (place, is_noticed) in [(0, true), (4095, true), (4096, false), (8_744, true)] {
+            let mut other = bytes.clone();
+            other[place] = b'y';
+            assert_eq!(!holds_in(&anchor, &other), is_noticed, "{place}");
+        }
+        assert!(!holds_in(&Anchor::nowhere(9_000), &bytes));
     }
 
     #[test]

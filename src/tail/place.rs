@@ -36,7 +36,7 @@ struct Stranger {
 /// A generation that a stranger's content may have to do with.
 struct Mate {
     generation: u64,
-    /// The stranger begins with all that is known of the generation's beginning, not just the first few bytes.
+    /// The stranger begins with all that was read or seen of the generation's beginning, not just a few bytes.
     is_alike: bool,
 }
 
@@ -189,23 +189,22 @@ impl Tail {
             return Ok(None);
         }
         let read = source.read.offset;
-        let is_long_enough = stranger.stamp.size >= read;
-        // What was seen of a file and not read may have been written after it was copied.
-        if !(mate.is_alike || (is_akin && read > 0 && is_long_enough)) {
+        let head = if read > 0 { source.read.head } else { source.seen };
+        if !head.begins(&stranger.head) {
             return Ok(None);
         }
-        let head = stranger.head.get(..source.head.len as usize).unwrap_or(&stranger.head);
+        let bytes = stranger.head.get(..head.len as usize).unwrap_or_default();
         // Where nothing was read nothing can be skipped by mistake.
-        if !(is_distinctive(head) || (is_akin && read == 0)) {
+        if !(is_distinctive(bytes) || (is_akin && read == 0)) {
             return Ok(None);
         }
-        if is_long_enough {
+        if stranger.stamp.size >= read {
             let holds = source.read.holds_in(&stranger.file)?;
             return Ok(holds.then_some(Origin::Same(mate.generation)));
         }
         // Copied earlier than it was last read: the copy's part of it was read in the original.
         let from = Inherited { of: mate.generation, until: stranger.stamp.size };
-        Ok((is_akin && source.head.is_full()).then_some(Origin::Branch(from)))
+        Ok((is_akin && head.is_full()).then_some(Origin::Branch(from)))
     }
 
     /// Whether comparing byte by byte can show that the stranger was copied from a file that differs from it now.
@@ -254,8 +253,8 @@ impl Tail {
         source.key = stranger.found.key;
         self.by_key.insert(source.key, generation);
         self.copies.remove(&source.key);
-        // The original may have grown a longer head since it was copied, or have been gone when it was committed.
-        source.head = Head::of(&stranger.head);
+        // The original may have begun with more since it was copied, or have been gone when it was committed.
+        source.seen = Head::seen(&stranger.head);
         for anchor in [&mut source.read, &mut source.committed] {
             if let Ok(Some(there)) = Anchor::at(&stranger.file, anchor.offset) {
                 *anchor = there;
@@ -277,7 +276,7 @@ impl Tail {
         let Stranger { found, file, stamp, head } = stranger;
         let mut source = Source::new(generation, &found.stream, found.path.clone(), found.key);
         source.size = stamp.size;
-        source.head = Head::of(&head);
+        source.seen = Head::seen(&head);
         source.opening = opening(&head);
         source.verified = Some(stamp);
         source.inherited = inherited;
@@ -310,10 +309,11 @@ impl Heads {
     }
 
     fn add(&mut self, source: &Source) {
-        let Head { len, hash } = source.head;
-        if len > 0 {
-            let same_len = self.by_len.entry(len).or_default();
-            same_len.entry(hash).or_default().push(source.generation);
+        for Head { len, hash } in [source.read.head, source.seen] {
+            if len > 0 {
+                let same_len = self.by_len.entry(len).or_default();
+                same_len.entry(hash).or_default().push(source.generation);
+            }
         }
         if let Some(opening) = source.opening {
             self.by_opening.entry(opening).or_default().push(source.generation);

@@ -74,11 +74,7 @@ impl Tail {
     pub fn commit(&mut self, cursor: &Cursor) {
         let Some(source) = self.sources.get_mut(&cursor.generation) else { return };
         if (source.committed.offset..=source.read.offset).contains(&cursor.offset) {
-            source.committed = Anchor {
-                offset: cursor.offset,
-                tail_len: cursor.tail_len,
-                tail_hash: cursor.tail_hash,
-            };
+            source.committed = cursor.anchor();
             self.rate(cursor.generation);
         }
     }

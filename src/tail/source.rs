@@ -5,7 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::SourceStatus;
-use super::identity::{Anchor, FileKey, Head, Stamp, Verdict, decide, key_and_stamp, opening};
+use super::identity::{
+    Anchor, FileKey, HEAD_BYTES, Head, Stamp, is_same_content, key_and_stamp, opening, read_up_to,
+};
 use super::report::SourceState;
 use super::skim::Skim;
 use crate::model::{Micros, Text};
@@ -20,7 +22,7 @@ pub struct Cursor {
     pub inode: u64,
     /// Bytes read and stored: `[0, offset)`.
     pub offset: u64,
-    /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with the file up to 4096.
+    /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with `offset` up to 4096.
     pub head_len: u32,
     pub head_hash: [u8; 16],
     /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256) says that the
@@ -32,6 +34,17 @@ pub struct Cursor {
     pub size: u64,
 }
 
+impl Cursor {
+    pub(super) fn anchor(&self) -> Anchor {
+        Anchor {
+            offset: self.offset,
+            head: Head { len: self.head_len, hash: self.head_hash },
+            tail_len: self.tail_len,
+            tail_hash: self.tail_hash,
+        }
+    }
+}
+
 /// One generation in memory.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -41,7 +54,8 @@ pub(super) struct Source {
     pub(super) key: FileKey,
     pub(super) state: SourceState,
     pub(super) size: u64,
-    pub(super) head: Head,
+    /// What the file was seen to begin with, read or not.
+    pub(super) seen: Head,
     /// Of its first few bytes, once they were looked at.
     pub(super) opening: Option<[u8; 16]>,
     /// How far bytes were handed out.
@@ -87,7 +101,7 @@ impl Source {
             key,
             state: SourceState::Live,
             size: 0,
-            head: Head::of(&[]),
+            seen: Head::EMPTY,
             opening: None,
             read: Anchor::START,
             committed: Anchor::START,
@@ -107,15 +121,10 @@ impl Source {
 
     pub(super) fn restored(cursor: Cursor) -> Self {
         let key = FileKey { dev: cursor.dev, inode: cursor.inode };
-        let anchor = Anchor {
-            offset: cursor.offset,
-            tail_len: cursor.tail_len,
-            tail_hash: cursor.tail_hash,
-        };
+        let anchor = cursor.anchor();
         Self {
             state: cursor.state,
             size: cursor.size,
-            head: Head { len: cursor.head_len, hash: cursor.head_hash },
             read: anchor,
             committed: anchor,
             scanned: cursor.offset,
@@ -134,8 +143,8 @@ impl Source {
             dev: self.key.dev,
             inode: self.key.inode,
             offset: anchor.offset,
-            head_len: self.head.len,
-            head_hash: self.head.hash,
+            head_len: anchor.head.len,
+            head_hash: anchor.head.hash,
             tail_len: anchor.tail_len,
             tail_hash: anchor.tail_hash,
             state: self.state,
@@ -188,10 +197,11 @@ impl Source {
         if self.inherited.is_some_and(|inherited| stamp.size < inherited.until) {
             return Ok(false);
         }
-        let Verdict::Same(bytes) = decide(file, stamp.size, &self.head, &self.read)? else {
+        if !is_same_content(file, &self.seen, &self.read)? {
             return Ok(false);
-        };
-        self.head = Head::of(&bytes);
+        }
+        let bytes = read_up_to(file, 0, HEAD_BYTES as u64)?;
+        self.seen = Head::seen(&bytes);
         self.opening = opening(&bytes);
         self.is_settled = self.verified == Some(stamp);
         if !self.is_settled && !self.is_mere_growth(stamp.size) {

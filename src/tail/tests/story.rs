@@ -124,7 +124,9 @@ impl Model {
                 if self.bench.path("a.jsonl").exists() {
                     // The file replaced may end with a half line that the new one completes.
                     let last = self.texts[0].lines().last().unwrap_or_default().to_owned();
-                    self.destroy(&last);
+                    if !self.texts[0].ends_with('\n') {
+                        self.destroy(&last);
+                    }
                     self.bench.copy("a.jsonl", "new");
                     self.bench.rename("new", "a.jsonl");
                     let text: String = (0..*count).map(|_| self.new_line() + "\n").collect();
