@@ -1,4 +1,5 @@
-//! Bytes to items: cutting a buffer at its newlines. Pure; reading more is [`super::skim`]'s business.
+//! Bytes to items: cutting a buffer at its newlines. Pure; reading more is [`super::skim`]'s
+//! business.
 
 use std::ops::Range;
 
@@ -8,7 +9,8 @@ use crate::model::Text;
 /// Bytes of an overlong line that are kept.
 pub(super) const OVERLONG_HEAD_BYTES: usize = 64 << 10;
 
-/// The next items of one generation. They cover `[start, end)` exactly, in order; no items: nothing to hand out now.
+/// The next items of one generation. They cover `[start, end)` exactly, in order; no items: nothing
+/// to hand out now.
 #[derive(Clone, Debug)]
 pub struct Chunk {
     pub generation: u64,
@@ -28,10 +30,12 @@ impl Chunk {
     }
 }
 
-/// A part of a generation. Offsets are bytes from its beginning; lengths include the newline where there is one.
+/// A part of a generation. Offsets are bytes from its beginning; lengths include the newline where
+/// there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// `range` is the line in the chunk's buffer, without the newline. `is_unterminated`: the file ended without one.
+    /// `range` is the line in the chunk's buffer, without the newline. `is_unterminated`: the file
+    /// ended without one.
     Line { offset: u64, length: u64, range: Range<usize>, is_unterminated: bool },
     /// Lines of nothing but whitespace.
     Blank { offset: u64, length: u64 },
@@ -56,7 +60,8 @@ pub struct Overlong {
 /// Why there is no line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GapWhy {
-    /// Zero bytes before a line: a truncated file whose writer kept its old position, or a power cut.
+    /// Zero bytes before a line: a truncated file whose writer kept its old position, or a power
+    /// cut.
     Zeros,
     /// The same bytes were, or are, read as this generation.
     CopyOf { generation: u64 },
@@ -82,8 +87,8 @@ impl Item {
     }
 }
 
-/// Cuts the complete lines off the front of a buffer that begins at `base`; returns them and how many bytes they take.
-/// `is_end`: nothing follows, so that the rest is a line, too.
+/// Cuts the complete lines off the front of a buffer that begins at `base`; returns them and how
+/// many bytes they take. `is_end`: nothing follows, so that the rest is a line, too.
 pub(super) fn cut(
     buffer: &[u8],
     base: u64,

@@ -33,7 +33,8 @@ pub(super) struct Found {
 /// What lies under the roots.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// One entry a file, however many paths it has; streams by name, each with its oldest content first.
+    /// One entry a file, however many paths it has; streams by name, each with its oldest content
+    /// first.
     pub(super) found: Vec<Found>,
     pub(super) problems: Vec<Problem>,
     /// Nothing is known about what lies below these.
@@ -43,7 +44,8 @@ pub(super) struct Walk {
     pub(super) inside: Vec<PathBuf>,
 }
 
-/// Walks the roots. Of several paths to one file the one that `is_known` says was used before is taken.
+/// Walks the roots. Of several paths to one file the one that `is_known` says was used before is
+/// taken.
 pub(super) fn walk(roots: &[PathBuf], is_known: impl Fn(FileKey, &Path) -> bool) -> Walk {
     let mut walk = Walk::default();
     // All roots first: a link in one may lead into another.
@@ -232,8 +234,8 @@ impl Walk {
 }
 
 pub(super) fn outside(path: &Path) -> Problem {
-    let message = "is a link that leads out of the watched folders; it is not read; watch the folder \
-                   that it leads to if it should be";
+    let message = "is a link that leads out of the watched folders; it is not read; to read it, \
+                   watch the folder that it leads to";
     Problem::new(path, ProblemKind::OutsideRoot, message)
 }
 

@@ -1,8 +1,9 @@
 //! Who a file is: found by device and inode, decided by its content.
 //!
-//! Inode numbers are given out again as soon as a file is deleted, names move with every rotation, and times can be
-//! set; only the bytes tell whether a file is the one that was read before. A generation is known by the hash of its
-//! first bytes (its head) and the hash of the bytes just before the place it was read to (its anchor).
+//! Inode numbers are given out again as soon as a file is deleted, names move with every rotation,
+//! and times can be set; only the bytes tell whether a file is the one that was read before. A
+//! generation is known by the hash of its first bytes (its head) and the hash of the bytes just
+//! before the place it was read to (its anchor).
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -24,8 +25,8 @@ pub(super) struct FileKey {
     pub(super) inode: u64,
 }
 
-/// Changes whenever the file's content does. The time of change cannot be set back by the file's owner, and the
-/// kernel gives it a new value for each change after it was asked for.
+/// Changes whenever the file's content does. The time of change cannot be set back by the file's
+/// owner, and the kernel gives it a new value for each change after it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) size: u64,
@@ -61,8 +62,8 @@ impl Head {
         Self { len: u32::try_from(bytes.len()).unwrap_or(u32::MAX), hash: hash(bytes) }
     }
 
-    /// Of a file that so far begins with `bytes`. Zeros at the end are left out: after a power cut they stand for what
-    /// was not written yet.
+    /// Of a file that so far begins with `bytes`. Zeros at the end are left out: after a power cut
+    /// they stand for what was not written yet.
     pub(super) fn seen(bytes: &[u8]) -> Self {
         let len = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         Self::of(bytes.get(..len.min(HEAD_BYTES)).unwrap_or_default())
@@ -121,8 +122,9 @@ impl Anchor {
     }
 }
 
-/// Whether `file` still holds the content that was read up to `read`, or, where nothing was read, that was seen to
-/// begin with `seen`. What was seen beyond the position may change: a writer that comes back cuts off its half line.
+/// Whether `file` still holds the content that was read up to `read`, or, where nothing was read,
+/// that was seen to begin with `seen`. What was seen beyond the position may change: a writer that
+/// comes back cuts off its half line.
 pub(super) fn is_same_content(file: &File, seen: &Head, read: &Anchor) -> io::Result<bool> {
     if read.offset > 0 {
         return read.holds_in(file);
@@ -130,12 +132,14 @@ pub(super) fn is_same_content(file: &File, seen: &Head, read: &Anchor) -> io::Re
     Ok(seen.begins(&read_up_to(file, 0, HEAD_BYTES as u64)?))
 }
 
-/// A hash of the first few bytes, none if there are fewer: which files could have a beginning in common.
+/// A hash of the first few bytes, none if there are fewer: which files could have a beginning in
+/// common.
 pub(super) fn opening(bytes: &[u8]) -> Option<[u8; 16]> {
     bytes.get(..DISTINCTIVE_BYTES).map(hash)
 }
 
-/// Whether two files that begin with these bytes must be copies of each other: they are long enough, or hold a time.
+/// Whether two files that begin with these bytes must be copies of each other: they are long
+/// enough, or hold a time.
 pub(super) fn is_distinctive(head: &[u8]) -> bool {
     let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
     let is_clock = |part: &[u8]| match part {

@@ -1,23 +1,29 @@
-//! Files: finding logs, telling them apart through rotations, reading them line by line, remembering positions.
+//! Files: finding logs, telling them apart through rotations, reading them line by line,
+//! remembering positions.
 //!
-//! [`Tail`] is synchronous and has one owner, which drives it: `scan` looks at the folders, `pending` says what is
-//! unread, `read` hands out lines, `cursor_at` describes a position for the store, and `commit` says that the store has
-//! it. It reads no clock and knows no database; the only thread is the one that [`Wake`] may start, and what that
-//! reports are hints. The truth is what a scan finds.
+//! [`Tail`] is synchronous and has one owner, which drives it: `scan` looks at the folders,
+//! `pending` says what is unread, `read` hands out lines, `cursor_at` describes a position for the
+//! store, and `commit` says that the store has it. It reads no clock and knows no database; the
+//! only thread is the one that [`Wake`] may start, and what that reports are hints. The truth is
+//! what a scan finds.
 //!
-//! A *generation* is one content stream. It keeps its number when its file is renamed, or copied away before the
-//! original is truncated; other content in the same file is a new generation, read from its beginning. The items of a
-//! generation cover `[0, offset)` exactly, in order.
+//! A *generation* is one content stream. It keeps its number when its file is renamed, or copied
+//! away before the original is truncated; other content in the same file is a new generation, read
+//! from its beginning. The items of a generation cover `[0, offset)` exactly, in order.
 //!
 //! What cannot be promised:
 //!
-//! - Bytes written and then truncated or deleted between two reads are lost; where their number is known, it is reported.
-//! - Changes to bytes already read show only in the first 4096 of the file and in the 256 before the position.
-//! - A copy beside a file that is still there is not read again as far as both agree. Copies are recognised by their
-//!   content, if there are at least 64 bytes of it or a time in it; other short files are read on their own.
-//! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further and truncated before a
-//!   scan saw the copy, is read again.
-//! - A single file as a root is exactly that file: its rotations are read only through the file held open.
+//! - Bytes written and then truncated or deleted between two reads are lost; where their number is
+//!   known, it is reported.
+//! - Changes to bytes already read show only in the first 4096 of the file and in the 256 before
+//!   the position.
+//! - A copy beside a file that is still there is not read again as far as both agree. Copies are
+//!   recognised by their content, if there are at least 64 bytes of it or a time in it; other short
+//!   files are read on their own.
+//! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
+//!   and truncated before a scan saw the copy, is read again.
+//! - A single file as a root is exactly that file: its rotations are read only through the file
+//!   held open.
 
 mod cut;
 mod discover;
@@ -48,14 +54,15 @@ use open::OpenFiles;
 use place::Copy;
 use source::Source;
 
-/// Longest line read whole, in bytes without its newline; a longer one becomes an [`Item::Overlong`].
+/// Longest line read whole, in bytes without its newline; a longer one becomes an
+/// [`Item::Overlong`].
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// Files held open at a time.
 pub const OPEN_FILES_MAX: usize = 256;
 
-/// How long a rotated or deleted file must have been quiet before its unterminated rest counts as a line, and before a
-/// deleted file is let go.
+/// How long a rotated or deleted file must have been quiet before its unterminated rest counts as a
+/// line, and before a deleted file is let go.
 pub const GRACE_MICROS: i64 = Micros::MINUTE;
 
 /// What to tail and within which limits.
@@ -101,7 +108,8 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// A tail that goes on from `cursors` and numbers new generations from `next_generation`. Touches no file.
+    /// A tail that goes on from `cursors` and numbers new generations from `next_generation`.
+    /// Touches no file.
     pub fn new(config: TailConfig, cursors: Vec<Cursor>, next_generation: u64) -> Self {
         let mut sources = BTreeMap::new();
         let mut by_key = HashMap::new();

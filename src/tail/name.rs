@@ -1,4 +1,5 @@
-//! File names: which look like a log, which stream they belong to, and how old their content is within it.
+//! File names: which look like a log, which stream they belong to, and how old their content is
+//! within it.
 
 use std::cmp::Reverse;
 use std::sync::LazyLock;
@@ -46,7 +47,8 @@ impl Age {
         self.date != NO_DATE
     }
 
-    /// Whether a rotation gave the file this name: a date alone may just as well be the writer's own scheme.
+    /// Whether a rotation gave the file this name: a date alone may just as well be the writer's
+    /// own scheme.
     pub(super) fn is_set_aside(&self) -> bool {
         !self.in_use || self.number.0 > 0
     }
@@ -69,12 +71,16 @@ pub(super) fn look_at(file_name: &str) -> Looks {
 }
 
 /// Years 1900 to 2099, with or without the time of day, and seconds since 1970 from 2017 to 2033.
-const DATE: &str = r"(?:(?:19|20)\d{2}-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?:[-_T]?(?:[01]\d|2[0-3])(?:[-_:]?[0-5]\d(?:[-_:]?[0-5]\d(?:\.\d{3})?)?)?Z?)?|1[5-9]\d{8})";
+const DATE: &str = concat!(
+    r"(?:(?:19|20)\d{2}-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])",
+    r"(?:[-_T]?(?:[01]\d|2[0-3])(?:[-_:]?[0-5]\d(?:[-_:]?[0-5]\d(?:\.\d{3})?)?)?Z?)?",
+    r"|1[5-9]\d{8})",
+);
 
 static LOG: LazyLock<Regex> = LazyLock::new(|| {
-    compile(&format!(
-        r"(?s)^(?:(?<alone>{DATE})|(?<base>.+?)(?:[-._](?<date>{DATE}))?)\.(?<kind>jsonl|json|ndjson|log)(?<suffixes>(?:\.old|[-._]{DATE}|\.\d{{1,5}})*)$"
-    ))
+    let base = format!(r"(?<alone>{DATE})|(?<base>.+?)(?:[-._](?<date>{DATE}))?");
+    let suffixes = format!(r"(?:\.old|[-._]{DATE}|\.\d{{1,5}})*");
+    compile(&format!(r"(?s)^(?:{base})\.(?<kind>jsonl|json|ndjson|log)(?<suffixes>{suffixes})$"))
 });
 
 static SUFFIX: LazyLock<Regex> = LazyLock::new(|| {

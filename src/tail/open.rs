@@ -35,8 +35,9 @@ pub(super) enum OpenError {
 
 /// Opens a regular file that lies inside one of the real paths `inside`, and says which file it is.
 ///
-/// The answer is about the opened file. That it lies inside is checked after opening, by going down its path once more:
-/// whoever can swap folders for links at the right moments could still have a file outside read as a log.
+/// The answer is about the opened file. That it lies inside is checked after opening, by going down
+/// its path once more: whoever can swap folders for links at the right moments could still have a
+/// file outside read as a log.
 pub(super) fn open_inside(
     path: &Path,
     inside: &[PathBuf],
@@ -73,7 +74,8 @@ pub(super) enum Worth {
     Adrift,
 }
 
-/// Files held open, by generation; bounded, least recently used out first among those of equal worth.
+/// Files held open, by generation; bounded, least recently used out first among those of equal
+/// worth.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
     files: HashMap<u64, Held>,

@@ -1,4 +1,5 @@
-//! Files not seen before: whose content is it? A copy made by a rotation, a file put back, or something new.
+//! Files not seen before: whose content is it? A copy made by a rotation, a file put back, or
+//! something new.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -18,7 +19,8 @@ use super::source::{Inherited, Source};
 /// Generations that a file is compared with, byte by byte, at most.
 const COMPARED_MAX: usize = 8;
 
-/// A file that holds only what a living one holds: nothing in it needs reading, unless the original goes.
+/// A file that holds only what a living one holds: nothing in it needs reading, unless the original
+/// goes.
 #[derive(Debug)]
 pub(super) struct Copy {
     of: u64,
@@ -36,7 +38,8 @@ struct Stranger {
 /// A generation that a stranger's content may have to do with.
 struct Mate {
     generation: u64,
-    /// The stranger begins with all that was read or seen of the generation's beginning, not just a few bytes.
+    /// The stranger begins with all that was read or seen of the generation's beginning, not just a
+    /// few bytes.
     is_alike: bool,
 }
 
@@ -207,7 +210,8 @@ impl Tail {
         Ok((is_akin && head.is_full()).then_some(Origin::Branch(from)))
     }
 
-    /// Whether comparing byte by byte can show that the stranger was copied from a file that differs from it now.
+    /// Whether comparing byte by byte can show that the stranger was copied from a file that
+    /// differs from it now.
     fn could_share(&self, stranger: &Stranger, generation: u64) -> io::Result<bool> {
         let Some(source) = self.sources.get(&generation) else { return Ok(false) };
         let is_short = source.size.min(stranger.stamp.size) < HEAD_BYTES as u64;
@@ -253,7 +257,8 @@ impl Tail {
         source.key = stranger.found.key;
         self.by_key.insert(source.key, generation);
         self.copies.remove(&source.key);
-        // The original may have begun with more since it was copied, or have been gone when it was committed.
+        // The original may have begun with more since it was copied, or have been gone when it was
+        // committed.
         source.seen = Head::seen(&stranger.head);
         for anchor in [&mut source.read, &mut source.committed] {
             if let Ok(Some(there)) = Anchor::at(&stranger.file, anchor.offset) {

@@ -27,14 +27,15 @@ pub(super) enum ReadError {
 }
 
 impl Tail {
-    /// The generations that have unread bytes which may hold complete lines, by number. Touches no file. Empty once
-    /// everything that the last scan saw is read.
+    /// The generations that have unread bytes which may hold complete lines, by number. Touches no
+    /// file. Empty once everything that the last scan saw is read.
     pub fn pending(&self) -> Vec<u64> {
         self.sources.values().filter(|source| source.is_pending()).map(|s| s.generation).collect()
     }
 
-    /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to complete one line. A
-    /// chunk without items says that there is none now; a problem with the file shows in the next scan.
+    /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to
+    /// complete one line. A chunk without items says that there is none now; a problem with the
+    /// file shows in the next scan.
     pub fn read(&mut self, generation: u64, bytes_max: usize) -> Chunk {
         let line_bytes_max = self.config.line_bytes_max;
         self.advance(generation, |file, start, source| {
@@ -42,8 +43,8 @@ impl Tail {
         })
     }
 
-    /// The generations of rotated or deleted files that are read to their end, have been quiet for the grace period
-    /// and end without a newline.
+    /// The generations of rotated or deleted files that are read to their end, have been quiet for
+    /// the grace period and end without a newline.
     pub fn finishable(&self, now: Micros) -> Vec<u64> {
         let grace = self.config.grace_micros;
         let is_due = |source: &&Source| {
@@ -56,8 +57,8 @@ impl Tail {
         self.sources.values().filter(is_due).map(|source| source.generation).collect()
     }
 
-    /// Hands out what follows the last newline of a rotated or deleted file, as an unterminated line. Nothing if the
-    /// file is live, or has complete lines left.
+    /// Hands out what follows the last newline of a rotated or deleted file, as an unterminated
+    /// line. Nothing if the file is live, or has complete lines left.
     pub fn finish(&mut self, generation: u64) -> Chunk {
         let line_bytes_max = self.config.line_bytes_max;
         self.advance(generation, |file, start, source| {
@@ -70,7 +71,8 @@ impl Tail {
         })
     }
 
-    /// Says that the store has the generation up to the cursor's offset, so that [`Tail::rewind`] goes no further back.
+    /// Says that the store has the generation up to the cursor's offset, so that [`Tail::rewind`]
+    /// goes no further back.
     pub fn commit(&mut self, cursor: &Cursor) {
         let Some(source) = self.sources.get_mut(&cursor.generation) else { return };
         if (source.committed.offset..=source.read.offset).contains(&cursor.offset) {
@@ -84,17 +86,19 @@ impl Tail {
         self.sources.values_mut().for_each(Source::rewind);
     }
 
-    /// The generation as committed: what to store when its path or state changed. None if it is unknown.
+    /// The generation as committed: what to store when its path or state changed. None if it is
+    /// unknown.
     pub fn cursor(&self, generation: u64) -> Option<Cursor> {
         let source = self.sources.get(&generation)?;
         Some(source.cursor(source.committed))
     }
 
-    /// The generation as it will be once the store has it up to `offset`, the end of an item handed out and not
-    /// committed. Any such end will do; that of a whole chunk is known without looking at the file. None if `offset` is
-    /// no such place, or if the file cannot be read or was changed since the last scan: scan and ask again, and if it
-    /// still is none, store nothing of it for now. Where a scan found the content gone, the cursor says so: no file
-    /// will be taken for it after a restart.
+    /// The generation as it will be once the store has it up to `offset`, the end of an item handed
+    /// out and not committed. Any such end will do; that of a whole chunk is known without looking
+    /// at the file. None if `offset` is no such place, or if the file cannot be read or was changed
+    /// since the last scan: scan and ask again, and if it still is none, store nothing of it for
+    /// now. Where a scan found the content gone, the cursor says so: no file will be taken for it
+    /// after a restart.
     pub fn cursor_at(&mut self, generation: u64, offset: u64) -> Option<Cursor> {
         let source = self.sources.get(&generation)?;
         let (committed, read) = (source.committed, source.read);
@@ -114,8 +118,8 @@ impl Tail {
         self.sources.get(&generation).map(|source| source.cursor(anchor))
     }
 
-    /// Finds a line again: the `length` bytes at `offset`, as they were read. None if the file is gone, cannot be read,
-    /// or no longer is that generation.
+    /// Finds a line again: the `length` bytes at `offset`, as they were read. None if the file is
+    /// gone, cannot be read, or no longer is that generation.
     pub fn read_line(&mut self, generation: u64, offset: u64, length: u64) -> Option<Vec<u8>> {
         let source = self.sources.get(&generation)?;
         let end = offset.checked_add(length)?;
@@ -186,8 +190,8 @@ impl Tail {
         }
     }
 
-    /// Does some reading in the generation's file, and then makes sure that the file was the generation's all along: a
-    /// change before or while it was read shows afterwards.
+    /// Does some reading in the generation's file, and then makes sure that the file was the
+    /// generation's all along: a change before or while it was read shows afterwards.
     fn checked<T>(
         &mut self,
         generation: u64,

@@ -20,13 +20,16 @@ pub struct ScanReport {
 pub enum Event {
     /// Content not seen before.
     Discovered { generation: u64 },
-    /// The generation's content is now found at another path: renamed, or copied before the original went.
+    /// The generation's content is now found at another path: renamed, or copied before the
+    /// original went.
     Renamed { generation: u64, from: PathBuf, to: PathBuf },
-    /// The file is a copy of what is, or was, read as generation `of`: the part they share is not read again.
+    /// The file is a copy of what is, or was, read as generation `of`: the part they share is not
+    /// read again.
     Copied { path: PathBuf, of: u64 },
     /// The file became shorter than what was seen of it; `lost_bytes` had been seen but not read.
     Truncated { generation: u64, lost_bytes: u64 },
-    /// Other content stands in the file's place; `lost_bytes` of the old had been seen but not read.
+    /// Other content stands in the file's place; `lost_bytes` of the old had been seen but not
+    /// read.
     Rewritten { generation: u64, lost_bytes: u64 },
     /// The file is no longer there; `lost_bytes` had been seen but not read.
     Gone { generation: u64, lost_bytes: u64 },
@@ -88,7 +91,8 @@ impl Problem {
 pub enum SourceState {
     /// Found under the stream's own name.
     Live,
-    /// Found under a rotation's name, or no longer at any path but still readable through the open file.
+    /// Found under a rotation's name, or no longer at any path but still readable through the open
+    /// file.
     Rotated,
     /// Deleted, truncated or rewritten: nothing more can be read of it.
     Gone,

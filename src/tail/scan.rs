@@ -37,10 +37,10 @@ pub(super) enum Loss {
 }
 
 impl Tail {
-    /// Looks at every file under the roots and decides whose content it is: by its inode and its content first, by
-    /// content alone for files not seen before. New generations are numbered stream by stream, each from its oldest
-    /// file to its newest. `now` serves the grace period alone. A file that cannot be read is a problem in the report
-    /// and holds up no other.
+    /// Looks at every file under the roots and decides whose content it is: by its inode and its
+    /// content first, by content alone for files not seen before. New generations are numbered
+    /// stream by stream, each from its oldest file to its newest. `now` serves the grace period
+    /// alone. A file that cannot be read is a problem in the report and holds up no other.
     pub fn scan(&mut self, now: Micros) -> ScanReport {
         let walk = walk(&self.config.roots, |key, path| {
             let known = self.by_key.get(&key).and_then(|generation| self.sources.get(generation));
@@ -98,7 +98,8 @@ impl Tail {
         }
     }
 
-    /// Finds those whose file has no path any more and was truncated besides, before a copy is looked for.
+    /// Finds those whose file has no path any more and was truncated besides, before a copy is
+    /// looked for.
     fn check_unseen(&mut self, pass: &mut Pass) {
         for source in self.sources.values_mut() {
             let generation = source.generation;
@@ -170,7 +171,8 @@ impl Tail {
             .collect();
         for generation in missing {
             let Some(source) = self.sources.get_mut(&generation) else { continue };
-            // A root that was a single file is gone when its path is; below others nothing is known.
+            // A root that was a single file is gone when its path is; below others nothing is
+            // known.
             let is_hidden = |top: &PathBuf| source.path.starts_with(top) && source.path != *top;
             if let Some(loss) = pass.lost.get(&generation) {
                 let lost_bytes = source.unread_bytes() + mem::take(&mut source.lost_bytes);
@@ -192,7 +194,8 @@ impl Tail {
         }
     }
 
-    /// Reads on through the open file of a generation that has no path any more, until it is stored and quiet.
+    /// Reads on through the open file of a generation that has no path any more, until it is stored
+    /// and quiet.
     fn drift(&mut self, generation: u64, pass: &mut Pass) {
         let Some(source) = self.sources.get_mut(&generation) else { return };
         if !source.is_adrift {

@@ -1,4 +1,5 @@
-//! Taking the next items out of a file in bounded memory: long lines and holes are streamed over, a piece at a time.
+//! Taking the next items out of a file in bounded memory: long lines and holes are streamed over, a
+//! piece at a time.
 
 use std::fs::File;
 use std::io;
@@ -58,8 +59,8 @@ impl Taken {
     }
 }
 
-/// Takes about `bytes_max` bytes of complete lines from `start` on. A line that does not fit is read whole up to
-/// `line_bytes_max`, and passed over beyond.
+/// Takes about `bytes_max` bytes of complete lines from `start` on. A line that does not fit is
+/// read whole up to `line_bytes_max`, and passed over beyond.
 pub(super) fn take(
     file: &File,
     start: u64,

@@ -25,8 +25,9 @@ pub struct Cursor {
     /// The first `head_len` bytes hash to `head_hash`; `head_len` grows with `offset` up to 4096.
     pub head_len: u32,
     pub head_hash: [u8; 16],
-    /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256) says that the
-    /// content was gone when the cursor was made, so that no file will be taken for it.
+    /// The `tail_len` bytes before `offset` hash to `tail_hash`. A length that cannot be (over 256)
+    /// says that the content was gone when the cursor was made, so that no file will be taken for
+    /// it.
     pub tail_len: u32,
     pub tail_hash: [u8; 16],
     pub state: SourceState,
@@ -70,7 +71,8 @@ pub(super) struct Source {
     pub(super) inherited: Option<Inherited>,
     /// The content was verified while the file had this stamp.
     pub(super) verified: Option<Stamp>,
-    /// The stamp was still the same at a later look, so that no change can hide behind a coarse clock.
+    /// The stamp was still the same at a later look, so that no change can hide behind a coarse
+    /// clock.
     pub(super) is_settled: bool,
     /// Not found at any path; read through the file held open, as long as it is.
     pub(super) is_adrift: bool,
@@ -174,8 +176,8 @@ impl Source {
         self.state != SourceState::Gone && !self.is_stalled && self.size > self.scanned
     }
 
-    /// Looks at the file and, if it changed since it was last verified, at its content. False: it holds other content,
-    /// and whatever was just read from it is not this generation's.
+    /// Looks at the file and, if it changed since it was last verified, at its content. False: it
+    /// holds other content, and whatever was just read from it is not this generation's.
     pub(super) fn verify(&mut self, file: &File) -> io::Result<bool> {
         let (_, stamp) = key_and_stamp(&file.metadata()?);
         if self.verified == Some(stamp) && self.is_settled {
@@ -184,7 +186,8 @@ impl Source {
         self.verify_content(file, stamp)
     }
 
-    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads between two scans.
+    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads
+    /// between two scans.
     pub(super) fn verify_change(&mut self, file: &File) -> io::Result<bool> {
         let (_, stamp) = key_and_stamp(&file.metadata()?);
         if self.verified == Some(stamp) {
@@ -213,8 +216,8 @@ impl Source {
         Ok(true)
     }
 
-    /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are written over where the
-    /// system was slow to write them; in front of other bytes they stay.
+    /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are
+    /// written over where the system was slow to write them; in front of other bytes they stay.
     fn is_mere_growth(&self, size: u64) -> bool {
         let is_at_end = self.skim.as_ref().is_some_and(|s| s.is_zeros() && s.at >= self.size);
         size > self.size && !is_at_end

@@ -1,5 +1,5 @@
-//! Hints that something changed, so that the next scan need not wait. Never the truth: events get lost, folders on
-//! network shares send none, and a scan finds everything without them.
+//! Hints that something changed, so that the next scan need not wait. Never the truth: events get
+//! lost, folders on network shares send none, and a scan finds everything without them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,8 +27,8 @@ struct Flags {
 }
 
 impl Wake {
-    /// Starts watching nothing yet. `on_wake` runs on a thread of the watcher's, once until [`Wake::rearm`]; it must
-    /// return at once.
+    /// Starts watching nothing yet. `on_wake` runs on a thread of the watcher's, once until
+    /// [`Wake::rearm`]; it must return at once.
     pub fn start(on_wake: impl Fn() + Send + 'static) -> Self {
         let flags = Arc::new(Flags::default());
         let handler = {
@@ -46,7 +46,8 @@ impl Wake {
         Self { watcher, flags, followed: BTreeSet::new(), degraded }
     }
 
-    /// A wake that never wakes: for file systems that send no events, and for tests of the scan alone.
+    /// A wake that never wakes: for file systems that send no events, and for tests of the scan
+    /// alone.
     pub fn off() -> Self {
         Self {
             watcher: None,
@@ -65,7 +66,8 @@ impl Wake {
     pub fn follow(&mut self, folders: &[PathBuf]) {
         let Some(watcher) = self.watcher.as_mut() else { return };
         let wanted: BTreeSet<PathBuf> = folders.iter().cloned().collect();
-        // A folder made anew under an old name needs a new watch; asking again for one that stands is harmless.
+        // A folder made anew under an old name needs a new watch; asking again for one that stands
+        // is harmless.
         let is_stale = self.flags.is_stale.swap(false, Ordering::SeqCst);
         for folder in self.followed.difference(&wanted) {
             // The watch of a removed folder went with it.
@@ -91,7 +93,8 @@ impl Wake {
         self.degraded = degraded;
     }
 
-    /// Why some or all changes are found by scanning alone, and what to do about it; none if all is well.
+    /// Why some or all changes are found by scanning alone, and what to do about it; none if all is
+    /// well.
     pub fn degraded(&self) -> Option<&str> {
         self.degraded.as_deref()
     }
@@ -114,7 +117,8 @@ impl fmt::Debug for Wake {
 impl Flags {
     /// Takes note of an event, or of an error; true if it is the first since the rearming.
     fn note(&self, event: Option<&Event>) -> bool {
-        // A full queue lost events, and so may an error have: either way there may be something to see.
+        // A full queue lost events, and so may an error have: either way there may be something to
+        // see.
         let is_certain = event.is_some_and(|event| !event.need_rescan());
         let kind = event.filter(|_| is_certain).map(|event| event.kind);
         match kind {

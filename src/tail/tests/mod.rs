@@ -171,8 +171,8 @@ impl Bench {
         self.now = self.now.plus(self.config.grace_micros);
     }
 
-    /// The lines that the store has, in order of generation and place, after checking that every generation is covered
-    /// from its beginning to its position.
+    /// The lines that the store has, in order of generation and place, after checking that every
+    /// generation is covered from its beginning to its position.
     fn lines(&self) -> Vec<String> {
         let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
         for ((generation, offset), piece) in &self.stored {
