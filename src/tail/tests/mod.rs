@@ -4,6 +4,7 @@ mod cases;
 mod copies;
 mod folders;
 mod lines;
+mod load;
 mod story;
 
 use std::collections::BTreeMap;
