@@ -20,6 +20,7 @@
 //! - A copy beside a file that is still there is not read again as far as both agree. Copies are
 //!   recognised by their content, if there are at least 64 bytes of it or a time in it; other short
 //!   files are read on their own.
+//! - Of two files that first differ before anything of either was read, both are read in full.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.
 //! - A single file as a root is exactly that file: its rotations are read only through the file

@@ -24,7 +24,10 @@ const COMPARED_MAX: usize = 8;
 #[derive(Debug)]
 pub(super) struct Copy {
     of: u64,
+    /// When it was compared with the original.
     stamp: Stamp,
+    /// The end of the last whole line that it had then.
+    lines: Anchor,
 }
 
 /// A file that is no known generation's by its inode.
@@ -55,7 +58,9 @@ enum Origin {
     /// The generation's: its own file is gone or holds something else now.
     Same(u64),
     /// As far as it goes, that of a living file.
-    Copy(u64),
+    Copy(Copy),
+    /// Something changed while they were compared.
+    Unclear,
     /// The generation's up to a place, its own from there on.
     Branch(Inherited),
 }
@@ -81,14 +86,15 @@ impl Tail {
             Ok(Some((Origin::Same(generation), stranger))) => {
                 self.rebind(generation, stranger, pass);
             }
-            Ok(Some((Origin::Copy(of), stranger))) => {
-                let copy = Copy { of, stamp: stranger.stamp };
+            Ok(Some((Origin::Copy(copy), stranger))) => {
+                let of = copy.of;
                 if self.copies.insert(stranger.found.key, copy).is_none() {
                     pass.events.push(Event::Copied { path, of });
                 }
             }
             Ok(Some((Origin::Branch(from), stranger))) => self.adopt(stranger, Some(from), pass),
-            Ok(None) | Err(OpenError::Moved | OpenError::Special) => {}
+            // The next scan sees it as it is then.
+            Ok(Some((Origin::Unclear, _)) | None) | Err(OpenError::Moved | OpenError::Special) => {}
             Err(OpenError::Outside) => pass.problems.push(outside(&path)),
             Err(OpenError::Io(error)) => {
                 pass.problems.push(Problem::refused(path, "opened", &error));
@@ -123,14 +129,18 @@ impl Tail {
         }
         let known = self.copies.get(&stranger.found.key);
         if let Some(copy) = known
-            && copy.stamp == stranger.stamp
             && !self.is_alive(copy.of, pass)
         {
-            // All of it was in the original when both were last compared.
-            let (of, until) = (copy.of, stranger.stamp.size);
+            // What it had when both were last compared was in the original.
+            let (of, is_unchanged) = (copy.of, copy.stamp == stranger.stamp);
+            let until = if is_unchanged { copy.stamp.size } else { copy.lines.offset };
             let is_read = self.sources.get(&of).is_some_and(|source| source.read.offset > until);
-            let from = Inherited { of, until };
-            return Ok(if is_read { Origin::Branch(from) } else { Origin::Same(of) });
+            if is_unchanged && !is_read {
+                return Ok(Origin::Same(of));
+            }
+            if is_read && until > 0 && (is_unchanged || copy.lines.holds_in(&stranger.file)?) {
+                return Ok(Origin::Branch(Inherited { of, until }));
+            }
         }
         let known = known.map(|copy| copy.of);
         let others = mates.into_iter().filter(|mate| known != Some(mate.generation));
@@ -229,15 +239,21 @@ impl Tail {
         if self.open_again(generation).is_err() {
             return Ok(None);
         }
-        let Some(source) = self.sources.get(&generation) else { return Ok(None) };
+        let Some(source) = self.sources.get_mut(&generation) else { return Ok(None) };
         let Some(file) = self.files.get(generation) else { return Ok(None) };
         let common = compare(&stranger.file, file)?;
+        if !source.verify_change(file)? {
+            return Ok(Some(Origin::Unclear));
+        }
         let head = usize::try_from(common.bytes).unwrap_or(HEAD_BYTES).min(stranger.head.len());
         if !is_distinctive(stranger.head.get(..head).unwrap_or_default()) {
             return Ok(None);
         }
         if common.bytes >= stranger.stamp.size {
-            return Ok(Some(Origin::Copy(generation)));
+            let (of, stamp) = (generation, stranger.stamp);
+            let lines = Anchor::at(&stranger.file, common.line_bytes)?;
+            let lines = lines.unwrap_or(Anchor::START);
+            return Ok(Some(Origin::Copy(Copy { of, stamp, lines })));
         }
         let read = source.read.offset;
         let is_branch = is_known_copy

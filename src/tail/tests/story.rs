@@ -121,12 +121,8 @@ impl Model {
                 }
             }
             Act::Replace(count) => {
-                if self.bench.path("a.jsonl").exists() {
-                    // The file replaced may end with a half line that the new one completes.
-                    let last = self.texts[0].lines().last().unwrap_or_default().to_owned();
-                    if !self.texts[0].ends_with('\n') {
-                        self.destroy(&last);
-                    }
+                // A half line could go two ways then.
+                if self.texts[0].ends_with('\n') {
                     self.bench.copy("a.jsonl", "new");
                     self.bench.rename("new", "a.jsonl");
                     let text: String = (0..*count).map(|_| self.new_line() + "\n").collect();
