@@ -9,7 +9,7 @@ use std::io;
 use super::Tail;
 use super::discover::{Found, outside};
 use super::identity::{
-    Anchor, HEAD_BYTES, Head, Stamp, first_half, is_distinctive, opening, read_up_to,
+    Anchor, HEAD_BYTES, Head, Stamp, first_half, is_distinctive, key_and_stamp, opening, read_up_to,
 };
 use super::open::OpenError;
 use super::report::{Event, Problem, SourceState};
@@ -59,6 +59,8 @@ enum Origin {
     Same(u64),
     /// As far as it goes, that of a living file.
     Copy(Copy),
+    /// That of a file of which nothing was read yet, and more: that file is a copy of this one, perhaps not finished.
+    Original(Copy),
     /// Something changed while they were compared.
     Unclear,
     /// The generation's up to a place, its own from there on.
@@ -93,6 +95,14 @@ impl Tail {
                 }
             }
             Ok(Some((Origin::Branch(from), stranger))) => self.adopt(stranger, Some(from), pass),
+            Ok(Some((Origin::Original(copy), stranger))) => {
+                let (of, file) = (copy.of, self.sources.get(&copy.of));
+                if let Some((key, path)) = file.map(|source| (source.key, source.path.clone())) {
+                    self.rebind(of, stranger, pass);
+                    self.copies.insert(key, copy);
+                    pass.events.push(Event::Copied { path, of });
+                }
+            }
             // The next scan sees it as it is then.
             Ok(Some((Origin::Unclear, _)) | None) | Err(OpenError::Moved | OpenError::Special) => {}
             Err(OpenError::Outside) => pass.problems.push(outside(&path)),
@@ -256,9 +266,13 @@ impl Tail {
             return Ok(Some(Origin::Copy(Copy { of, stamp, lines })));
         }
         let read = source.read.offset;
-        let is_branch = is_known_copy
-            || common.bytes >= file.metadata()?.len()
-            || (read > 0 && common.bytes >= read);
+        let (_, stamp) = key_and_stamp(&file.metadata()?);
+        if read == 0 && source.inherited.is_none() && common.bytes == stamp.size {
+            let lines = Anchor::at(file, common.line_bytes)?.unwrap_or(Anchor::START);
+            return Ok(Some(Origin::Original(Copy { of: generation, stamp, lines })));
+        }
+        let is_branch =
+            is_known_copy || common.bytes >= stamp.size || (read > 0 && common.bytes >= read);
         let from = Inherited { of: generation, until: common.line_bytes };
         Ok((is_branch && common.line_bytes > 0).then_some(Origin::Branch(from)))
     }

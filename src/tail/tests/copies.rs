@@ -240,3 +240,19 @@ fn a_link_that_moves_from_file_to_file_reads_each_once() {
     }
     assert_eq!(bench.lines(), expected(0..50));
 }
+
+#[test]
+fn a_copy_in_progress_found_together_with_its_original_waits() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..300));
+    let whole = fs::read(bench.path("a.jsonl")).unwrap();
+    for end in [5000, 6001, whole.len()] {
+        bench.rewrite("a.jsonl.1", &whole[..end]);
+        bench.catch_up();
+    }
+    bench.rewrite("a.jsonl", lines(300..302));
+    bench.catch_up();
+    assert_eq!(bench.lines(), expected(1..302));
+    assert_eq!(bench.cursors[&1].path, bench.path("a.jsonl"));
+    assert_eq!(bench.state(1), SourceState::Rotated);
+}
