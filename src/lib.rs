@@ -5,35 +5,35 @@
 //! batch, `notify` mails and `web` shows. `daemon` wires them and owns clock, threads and signals. The README's
 //! architecture section is the long form of this map.
 
-/// What a tool can do: the shipped labels, the operator's, and guesses by name.
+// What a tool can do: the shipped labels, the operator's, and guesses by name.
 pub mod catalogue;
-/// The command line, one file per subcommand.
+// The command line, one file per subcommand.
 pub mod cli;
-/// The file, the environment and the flags as one checked configuration.
+// The file, the environment and the flags as one checked configuration.
 pub mod config;
-/// Records to calls.
+// Records to calls.
 pub mod correlate;
-/// Clock, threads and signals; wires the parts.
+// Clock, threads and signals; wires the parts.
 pub mod daemon;
-/// Rule text to compiled rules to findings.
+// Rule text to compiled rules to findings.
 pub mod detect;
-/// Bytes to records, one file per log format.
+// Bytes to records, one file per log format.
 pub mod dialects;
-/// What people decided, hash-chained and synced, outside the database.
+// What people decided, hash-chained and synced, outside the database.
 pub mod journal;
-/// Secrets are masked here before anything is stored.
+// Secrets are masked here before anything is stored.
 pub mod mask;
-/// The words of the project as types.
+// The words of the project as types.
 pub mod model;
-/// Mail: rendering, the outbox loop, SMTP.
+// Mail: rendering, the outbox loop, SMTP.
 pub mod notify;
-/// Writes realistic logs in every dialect, with the truth beside them.
+// Writes realistic logs in every dialect, with the truth beside them.
 pub mod simulate;
-/// DuckDB.
+// DuckDB.
 pub mod store;
-/// Files: identity, rotation, reading positions.
+// Files: identity, rotation, reading positions.
 pub mod tail;
-/// Makes hostile text inert.
+// Makes hostile text inert.
 pub mod untrusted;
-/// The dashboard.
+// The dashboard.
 pub mod web;

@@ -2,8 +2,6 @@
 //!
 //! HTML escaping is the templates' business; this runs before it, and before terminals, mails and CSV.
 
-use std::fmt::Write as _;
-
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Longest text shown whole, in characters; pages link to the rest.
@@ -19,8 +17,7 @@ pub fn display_untrusted(text: &str) -> String {
     }
     let rest = left.count();
     if rest > 0 {
-        // Writing to a String cannot fail.
-        let _ = write!(shown, "… ({rest} more characters)");
+        shown.extend(["… (", &rest.to_string(), " more characters)"]);
     }
     shown
 }

@@ -43,7 +43,7 @@ pub(super) enum Command {
     /// Close it
     Close {
         id: AlertId,
-        /// true_positive, false_positive, benign, duplicate or other
+        /// Why: true-positive, false-positive, benign, duplicate or other
         #[arg(long, value_parser = parse_reason)]
         reason: CloseReason,
         #[command(flatten)]

@@ -19,7 +19,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         out.write_all(config::EXAMPLE.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = common.load(common.overrides())?;
+    let config = super::load(&common.overrides())?;
     // What the configuration names has to be good as well.
     setup::rules(&config)?;
     setup::catalogue(&config)?;

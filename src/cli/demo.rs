@@ -27,13 +27,13 @@ pub(super) struct Args {
     seed: u64,
 }
 
-pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let overrides = |listen| Overrides { listen, no_db: true, ..common.overrides() };
-    let mut config = common.load(overrides(args.listen.clone()))?;
+    let mut config = super::load(&overrides(args.listen.clone()))?;
     if args.listen.is_none() && TcpListener::bind(config.web.listen).is_err() {
         // A demo next to a real daemon must simply work.
         let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        config = common.load(overrides(Some(free.to_string())))?;
+        config = super::load(&overrides(Some(free.to_string())))?;
     }
     let folder = tempfile::Builder::new().prefix("calltrail-demo-").tempdir()?;
     let logs = folder.path().join("logs");

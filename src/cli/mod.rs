@@ -122,7 +122,7 @@ fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<E
     match command {
         Command::Watch(args) => watch::run(args, common, out),
         Command::Scan(args) => scan::run(&args, common, out),
-        Command::Demo(args) => demo::run(args, common, out),
+        Command::Demo(args) => demo::run(&args, common, out),
         Command::Simulate(args) => simulate::run(&args, common, out),
         Command::Rules(command) => rules::run(&command, common, out),
         Command::Tools(command) => tools::run(&command, common, out),
@@ -136,7 +136,7 @@ fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<E
 impl Common {
     /// The configuration in force, or every problem of it, for a command that mails nobody.
     fn config(&self) -> Result<Config, Failure> {
-        self.load(Overrides { no_mail: true, ..self.overrides() })
+        load(&Overrides { no_mail: true, ..self.overrides() })
     }
 
     /// What the flags of every command say.
@@ -149,13 +149,13 @@ impl Common {
             ..Overrides::default()
         }
     }
+}
 
-    fn load(&self, overrides: Overrides) -> Result<Config, Failure> {
-        config::load(&overrides, &Environment::of_process()).map_err(|problems| {
-            let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            Failure::config(anyhow!("the configuration cannot be used:\n{}", problems.join("\n")))
-        })
-    }
+fn load(overrides: &Overrides) -> Result<Config, Failure> {
+    config::load(overrides, &Environment::of_process()).map_err(|problems| {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Failure::config(anyhow!("the configuration cannot be used:\n{}", problems.join("\n")))
+    })
 }
 
 /// The log goes to stderr: for people on a terminal, as JSON lines elsewhere.

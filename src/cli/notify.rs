@@ -33,7 +33,7 @@ pub(super) fn run(
     common: &Common,
     out: &mut impl Write,
 ) -> Result<ExitCode, Failure> {
-    let config = common.load(common.overrides())?;
+    let config = super::load(&common.overrides())?;
     match command {
         Command::Test { to } => test(&config, to.as_deref(), common.output, out),
         Command::Preview { id } => preview(&config, *id, out),

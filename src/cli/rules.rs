@@ -102,7 +102,7 @@ fn test(
                         "failure": failure })
             )?,
             (Format::Human, Some(failure)) => {
-                writeln!(out, "{}: {} ({}): {failure}", result.rule, result.case, result.variant)?
+                writeln!(out, "{}: {} ({}): {failure}", result.rule, result.case, result.variant)?;
             }
             (Format::Human, None) => {}
         }

@@ -30,7 +30,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         no_db: common.db.is_none(),
         ..common.overrides()
     };
-    let config = common.load(overrides)?;
+    let config = super::load(&overrides)?;
     setup::check_roots(&args.dirs)?;
     // A pass keeps nothing unless a database is named.
     let temporary = tempfile::Builder::new().prefix("calltrail-").tempdir()?;

@@ -20,7 +20,7 @@ pub(super) enum Command {
     /// List the tools that were called, with their labels and where each comes from
     ///
     /// Labels decide which calls the rules look at. Tools without labels can be labelled in a file of your own, named
-    /// by `file` in the section [catalogue] of the configuration.
+    /// by `file` in the section `catalogue` of the configuration.
     List,
 }
 
@@ -91,8 +91,7 @@ fn print(out: &mut impl Write, tool: &SeenTool) -> std::io::Result<()> {
         .iter()
         .filter_map(|label| match tool.labels.get(*label) {
             Tri::Yes => Some(label.as_str().to_owned()),
-            Tri::No => None,
-            Tri::Unknown => None,
+            Tri::No | Tri::Unknown => None,
         })
         .collect();
     let source = match tool.labels.source {

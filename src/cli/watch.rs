@@ -27,7 +27,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let config = common.load(Overrides {
+    let config = super::load(&Overrides {
         logs: args.dirs,
         listen: args.listen,
         no_mail: args.no_mail,

@@ -40,7 +40,7 @@ impl Memory {
         }
         for (stream, records) in by_proxy {
             let (gone, new) = self.proxies.entry(Text::clone(stream)).or_default().add(records);
-            self.replace_units(gone, new, clocks, &mut touched);
+            self.replace_units(&gone, new, clocks, &mut touched);
         }
         // In order of names, so that the outcome does not depend on the order in a hash table.
         let mut touched: Vec<Text> = touched.into_iter().collect();
@@ -54,12 +54,12 @@ impl Memory {
 
     fn replace_units(
         &mut self,
-        gone: Vec<Unit>,
+        gone: &[Unit],
         new: Vec<Unit>,
         clocks: &Clocks,
         touched: &mut FxHashSet<Text>,
     ) {
-        for unit in &gone {
+        for unit in gone {
             let Some(tool) = unit.base.bare_tool() else { continue };
             let (name, state) = self.tool(tool);
             state.remove_unit(unit, clocks);

@@ -141,11 +141,11 @@ impl Correlator {
     pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
         let cutoff = self.cutoff(records);
         // What is loaded for a proxy's past or present needs its tools' past or present.
-        let proxied = proxies.iter().flat_map(|loaded| {
+        let behind_proxies = proxies.iter().flat_map(|loaded| {
             loaded.records.iter().map(|record| (record, loaded.need.to.is_some()))
         });
         let own = records.iter().map(|record| (record, record.at.is_some_and(|at| at < cutoff)));
-        let times = own.chain(proxied).filter_map(|(record, past)| {
+        let times = own.chain(behind_proxies).filter_map(|(record, past)| {
             let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call)?;
             Some((tool, record.at.unwrap_or(self.floor), past))
         });
@@ -156,10 +156,10 @@ impl Correlator {
             let ends = minutes.entry(minute).or_insert((at, at));
             *ends = (ends.0.min(at), ends.1.max(at));
         }
-        let times = minutes.into_iter().flat_map(|((tool, _, past), (first, last))| {
+        let ends = minutes.into_iter().flat_map(|((tool, _, past), (first, last))| {
             [first, last].map(|at| (Scope::Tool(Text::from(tool)), at, past))
         });
-        self.needs(times)
+        self.needs(ends)
     }
 
     /// One need for every run of times that memory does not hold. Times come with whether they are joined apart.

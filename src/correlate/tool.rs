@@ -150,7 +150,7 @@ impl ToolState {
             return;
         }
         let dirty = std::mem::take(&mut self.dirty);
-        if self.witnesses.count_ones() == 1 {
+        if self.witnesses.is_power_of_two() {
             let mut keys: Vec<UnitKey> = dirty.into_iter().collect();
             keys.sort_unstable();
             for key in keys {

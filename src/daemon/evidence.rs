@@ -62,14 +62,13 @@ impl Lines {
     ) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
         let mut lines = FxHashMap::default();
         for id in stored {
-            match self.known.remove(id) {
-                Some(known) => lines.extend(known),
-                None => {
-                    let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
-                    let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
-                    lines.extend(stored.map(|line| (line.record, line)));
-                }
+            if let Some(known) = self.known.remove(id) {
+                lines.extend(known);
+                continue;
             }
+            let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
+            let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
+            lines.extend(stored.map(|line| (line.record, line)));
         }
         Ok(lines)
     }

@@ -30,6 +30,8 @@ pub(super) struct Intake {
     known: FxHashMap<u64, Known>,
     /// Generations whose path or state changed since their position was stored.
     moved: Vec<u64>,
+    /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
+    must_rewind: bool,
 }
 
 /// What is kept for each generation.
@@ -88,7 +90,7 @@ impl Intake {
                 (position.generation, known)
             })
             .collect();
-        Self { tail, parser, queues: BTreeMap::new(), known, moved: Vec::new() }
+        Self { tail, parser, queues: BTreeMap::new(), known, moved: Vec::new(), must_rewind: false }
     }
 
     /// Looks at the files. With `is_history`, what they hold now is marked as history.
@@ -116,7 +118,7 @@ impl Intake {
     pub(super) fn finish(&mut self, now: Micros) {
         for generation in self.tail.finishable(now) {
             let chunk = self.tail.finish(generation);
-            self.parse(chunk, now);
+            self.parse(&chunk, now);
         }
     }
 
@@ -148,7 +150,7 @@ impl Intake {
     /// The next batch of at most `entries_max` lines, oldest first; empty when there is nothing to read.
     pub(super) fn cut(&mut self, entries_max: usize, now: Micros) -> Cut {
         let mut cut = Cut::default();
-        let mut ends: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut ends: BTreeMap<u64, (u64, Known)> = BTreeMap::new();
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
         let pending = self.tail.pending();
         let chunk_bytes =
@@ -163,14 +165,15 @@ impl Intake {
         while taken < entries_max {
             let Some(Reverse((_, generation))) = heap.pop() else { break };
             let Some(entry) = self.pop(generation) else { continue };
-            ends.insert(generation, entry.end);
+            let before = self.known.get(&generation).copied().unwrap_or_default();
+            ends.entry(generation).or_insert((0, before)).0 = entry.end;
             self.put(entry.what, generation, &mut cut);
             taken += 1;
             self.fill(generation, chunk_bytes, now);
             let next = self.queues.get(&generation).and_then(|queue| queue.entries.front());
             heap.extend(next.map(|entry| Reverse((entry.key(), generation))));
         }
-        self.conclude(&mut cut, ends);
+        self.conclude(&mut cut, &ends);
         cut
     }
 
@@ -202,19 +205,21 @@ impl Intake {
     }
 
     /// Adds the positions that the batch leads to. What cannot be described at the moment is left out of the batch.
-    fn conclude(&mut self, cut: &mut Cut, mut ends: BTreeMap<u64, u64>) {
+    fn conclude(&mut self, cut: &mut Cut, ends: &BTreeMap<u64, (u64, Known)>) {
         let mut lost = Vec::new();
-        for (generation, end) in &ends {
-            match self.tail.cursor_at(*generation, *end) {
-                Some(cursor) => cut.cursors.push(cursor),
-                None => lost.push(*generation),
+        for (generation, (end, before)) in ends {
+            if let Some(cursor) = self.tail.cursor_at(*generation, *end) {
+                cut.cursors.push(cursor);
+            } else {
+                lost.push(*generation);
+                self.known.insert(*generation, *before);
             }
         }
         if !lost.is_empty() {
             cut.records.retain(|record| !lost.contains(&record.id.generation));
             cut.rejects.retain(|reject| !lost.contains(&reject.generation));
             cut.gaps.retain(|gap| !lost.contains(&gap.generation));
-            ends.retain(|generation, _| !lost.contains(generation));
+            self.must_rewind = true;
         }
         for generation in std::mem::take(&mut self.moved) {
             if !ends.contains_key(&generation) {
@@ -228,6 +233,10 @@ impl Intake {
     pub(super) fn commit(&mut self, cut: &Cut) {
         for cursor in &cut.cursors {
             self.tail.commit(cursor);
+        }
+        if std::mem::take(&mut self.must_rewind) {
+            self.tail.rewind();
+            self.queues.clear();
         }
     }
 
@@ -269,18 +278,18 @@ impl Intake {
                 return;
             }
             timeless_bytes += chunk.end - chunk.start;
-            self.parse(chunk, now);
+            self.parse(&chunk, now);
         }
     }
 
-    fn parse(&mut self, chunk: Chunk, now: Micros) {
+    fn parse(&mut self, chunk: &Chunk, now: Micros) {
         let generation = chunk.generation;
         let last_at = self.known.get(&generation).and_then(|known| known.last_at);
         let queue = self.queues.entry(generation).or_default();
         queue.last_at = queue.last_at.or(last_at);
         for item in &chunk.items {
             let (end, what) =
-                (item.offset() + item.length(), read(&mut self.parser, &chunk, item, now));
+                (item.offset() + item.length(), read(&mut self.parser, chunk, item, now));
             queue.push(Entry { end, what });
         }
     }

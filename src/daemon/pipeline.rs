@@ -137,6 +137,7 @@ impl Pipeline {
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
         if cut.cursors.is_empty() {
+            self.intake.commit(&cut);
             return Ok(None);
         }
         let outcome = {

@@ -90,10 +90,14 @@ fn to_json(value: duckdb::types::Value) -> serde_json::Value {
         Sql::Timestamp(unit, value) => {
             crate::model::Micros(unit.to_micros(value)).to_rfc3339().into()
         }
-        Sql::Blob(bytes) => {
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
-        }
+        Sql::Blob(bytes) => hex(&bytes).into(),
         Sql::List(values) | Sql::Array(values) => values.into_iter().map(to_json).collect(),
         other => format!("{other:?}").into(),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |text, byte| text + &format!("{byte:02x}"))
 }

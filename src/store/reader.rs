@@ -364,7 +364,9 @@ fn alerts_sql(filter: &AlertFilter) -> (String, Vec<Sql<'_>>) {
     if let Some(min) = filter.level_min {
         let levels: Vec<_> =
             Level::ALL.iter().filter(|level| **level >= min).map(|level| level.as_str()).collect();
-        sql.push_str(&format!(" and level in ('{}')", levels.join("', '")));
+        sql.push_str(" and level in ('");
+        sql.push_str(&levels.join("', '"));
+        sql.push_str("')");
     }
     sql.push_str(" order by seq desc, last_seen desc, alert_id");
     (sql, values)

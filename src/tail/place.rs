@@ -59,7 +59,8 @@ enum Origin {
     Same(u64),
     /// As far as it goes, that of a living file.
     Copy(Copy),
-    /// That of a file of which nothing was read yet, and more: that file is a copy of this one, perhaps not finished.
+    /// That of a file of which nothing was read yet, and more: that file is a copy of this one,
+    /// perhaps not finished.
     Original(Copy),
     /// Something changed while they were compared.
     Unclear,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Longest that anything awaited may take, so that a broken test fails instead of hanging.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(2);
 
 /// A command of the binary, cut off from the user's own configuration.
 pub(crate) fn calltrail(home: &Path) -> Command {
@@ -68,8 +68,8 @@ impl Daemon {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = lines.next().expect("the daemon ended before it was ready").unwrap();
-        let link = line.strip_prefix("Dashboard: ").expect("the login link").to_owned();
+        let first = lines.next().expect("the daemon ended before it was ready").unwrap();
+        let link = first.strip_prefix("Dashboard: ").expect("the login link").to_owned();
         Self { child, home: home.to_path_buf(), link }
     }
 

@@ -256,3 +256,32 @@ fn a_copy_in_progress_found_together_with_its_original_waits() {
     assert_eq!(bench.cursors[&1].path, bench.path("a.jsonl"));
     assert_eq!(bench.state(1), SourceState::Rotated);
 }
+
+#[test]
+fn a_copy_takes_over_from_an_original_that_was_never_read() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..4));
+    bench.scan();
+    bench.copy("a.jsonl", "a.jsonl.1");
+    bench.scan();
+    // Seen to begin with more than the copy has.
+    bench.append("a.jsonl", lines(4..6));
+    bench.scan();
+    bench.rewrite("a.jsonl", "");
+    let report = bench.catch_up();
+    let lost_bytes = lines(4..6).len() as u64;
+    assert!(report.events.contains(&Event::Truncated { generation: 1, lost_bytes }));
+    assert_eq!(bench.lines(), expected(1..4));
+    assert_eq!(bench.cursors[&1].path, bench.path("a.jsonl.1"));
+}
+
+#[test]
+fn a_file_that_begins_like_a_deleted_one_but_has_no_time_is_read() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", "{\"event\":\"start\"}\n");
+    bench.catch_up();
+    bench.remove("a.jsonl");
+    bench.append("b.jsonl", "{\"event\":\"start\"}\n{\"event\":\"stop\"}\n");
+    bench.catch_up();
+    assert_eq!(bench.lines().len(), 3);
+}

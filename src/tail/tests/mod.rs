@@ -131,7 +131,7 @@ impl Bench {
         let cursor = self.tail.cursor_at(chunk.generation, chunk.end).unwrap();
         self.tail.commit(&cursor);
         self.cursors.insert(chunk.generation, cursor);
-        self.stored.append(&mut pieces);
+        self.stored.extend(pieces);
     }
 
     /// Reads and stores everything that is pending.

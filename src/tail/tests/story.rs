@@ -219,7 +219,7 @@ impl Model {
     fn keep(&mut self, chunk: &Chunk) {
         let mut pieces = BTreeMap::new();
         Bench::keep(chunk, &mut pieces);
-        self.open.append(&mut pieces);
+        self.open.extend(pieces);
     }
 
     fn open_generations(&self) -> BTreeSet<u64> {
