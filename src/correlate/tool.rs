@@ -277,7 +277,7 @@ impl ToolState {
         });
     }
 
-    /// Units without a time are beyond every floor. Those that ended can go: whatever comes with their id is another call.
+    /// Units without a time are beyond every floor. Those that ended can go: what comes with their id is another call.
     fn forget_timeless(&mut self) {
         let timeless =
             self.units.range((TIMELESS, RecordId { generation: 0, offset: 0, index: 0 })..);

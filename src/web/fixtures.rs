@@ -311,8 +311,7 @@ pub(crate) fn world() -> Fixture {
         other.evidence = vec![evidence("match", &calls[usize::from(id) % 4])];
         alerts.push(other);
     }
-    alerts[3].state = AlertState::Acknowledged;
-    alerts[4].state = AlertState::Closed;
+    (alerts[3].state, alerts[4].state) = (AlertState::Acknowledged, AlertState::Closed);
     alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
     alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
     Fixture {
