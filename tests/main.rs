@@ -6,6 +6,8 @@ mod support;
 
 /// From a line in a log to a mail in a mailbox.
 mod alarm;
+/// What goes wrong outside.
+mod bad_input;
 /// Mails as a real mail server gets them.
 mod mail;
 /// Small logs with the alerts they must raise, in every order.

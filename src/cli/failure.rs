@@ -84,7 +84,8 @@ fn code_of(error: &crate::store::StoreError) -> u8 {
         StoreError::InUse { .. } | StoreError::TimedOut { .. } => 75,
         StoreError::Open { .. }
         | StoreError::NewerSchema { .. }
-        | StoreError::ForeignSchema { .. } => 65,
+        | StoreError::ForeignSchema { .. }
+        | StoreError::NotAQuery { .. } => 65,
         StoreError::Missing { .. } => 66,
         StoreError::Folder { .. } => 73,
         StoreError::Database(_) => 70,

@@ -54,6 +54,8 @@ pub enum StoreError {
         "the database was made by another build (migration {migration} differs); use that build or another --db"
     )]
     ForeignSchema { migration: String },
+    #[error("only a query can be run here: {reason}")]
+    NotAQuery { reason: String },
     #[error("the statement took longer than {seconds} s and was stopped")]
     TimedOut { seconds: u64 },
 }

@@ -23,6 +23,7 @@ impl Reader {
         seconds_max: u64,
     ) -> Result<Answer, StoreError> {
         self.with(|connection| {
+            check_reads_only(connection, sql)?;
             let handle = connection.interrupt_handle();
             let (done, wait) = mpsc::channel::<()>();
             let guard = std::thread::spawn(move || {
@@ -44,6 +45,22 @@ impl Reader {
             ended?;
             Ok(answer)
         })
+    }
+}
+
+/// Lets one query pass and nothing else. A transaction that may only read is no protection by itself: a text of several
+/// statements could end it first, and preparing such a text already runs all but the last.
+fn check_reads_only(connection: &duckdb::Connection, sql: &str) -> Result<(), StoreError> {
+    let tree: String =
+        connection.query_row("select json_serialize_sql(?::varchar)", [sql], |row| row.get(0))?;
+    let tree: serde_json::Value = serde_json::from_str(&tree).unwrap_or_default();
+    if tree["error"] != serde_json::Value::Bool(false) {
+        let reason = tree["error_message"].as_str().unwrap_or("it cannot be understood");
+        return Err(StoreError::NotAQuery { reason: reason.to_owned() });
+    }
+    match tree["statements"].as_array().map(Vec::len) {
+        Some(1) => Ok(()),
+        _ => Err(StoreError::NotAQuery { reason: "one statement at a time".to_owned() }),
     }
 }
 

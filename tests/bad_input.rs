@@ -1,0 +1,155 @@
+//! What goes wrong outside: a clear message that says what to do, the right exit code, nothing lost.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::support::{Daemon, calltrail, json_lines};
+
+const LINE: &str = "{\"ts\":\"2026-11-20T08:00:00Z\",\"subject\":\"u-a\",\"tenant\":\"acme\",\
+                    \"tool\":\"get_ticket\",\"params\":{},\"dropped\":[],\"outcome\":\"ok\"}\n";
+
+#[test]
+fn a_wrong_command_line_is_64() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in
+        [&["scan"][..], &["frobnicate"], &["scan", "--fail-on", "bad", "."], &["watch"]]
+    {
+        let done = calltrail(home.path()).args(arguments).output().unwrap();
+        expect(&done, 64, "");
+    }
+}
+
+#[test]
+fn missing_folders_are_all_named() {
+    let home = tempfile::tempdir().unwrap();
+    let done = calltrail(home.path()).args(["scan", "/no/such", "/nor/this"]).output().unwrap();
+    expect(&done, 66, "/no/such");
+    expect(&done, 66, "/nor/this");
+    let done = calltrail(home.path()).args(["watch", "/no/such"]).output().unwrap();
+    expect(&done, 66, "/no/such");
+}
+
+#[test]
+fn a_folder_without_logs_is_no_input() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let done = calltrail(home.path()).arg("scan").arg(&logs).output().unwrap();
+    expect(&done, 66, "no log files");
+}
+
+#[test]
+fn a_wrong_configuration_tells_every_problem_with_its_line() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("calltrail.toml");
+    fs::write(&config, "[web]\nlisten = \"8.8.8.8:80\"\n[tail]\nscan_sec = 3\n").unwrap();
+    for command in [&["check-config"][..], &["watch", "."]] {
+        let done =
+            calltrail(home.path()).args(command).arg("--config").arg(&config).output().unwrap();
+        expect(&done, 78, "calltrail.toml:2:");
+        expect(&done, 78, "scan_secs");
+    }
+}
+
+#[test]
+fn wrong_rules_are_refused_with_their_line() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("mine.yml"), "title: Mine\ndetection:\n  selection:\n    tol: x\n")
+        .unwrap();
+    let check = calltrail(home.path()).args(["rules", "check"]).arg(home.path()).output().unwrap();
+    expect(&check, 65, "");
+    assert!(String::from_utf8_lossy(&check.stdout).contains("mine.yml:"));
+    let scan =
+        calltrail(home.path()).args(["scan", ".", "--rules"]).arg(home.path()).output().unwrap();
+    expect(&scan, 65, "mine.yml:");
+}
+
+#[test]
+fn an_unreadable_file_makes_the_result_partial_and_is_read_once_it_can_be() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    fs::write(logs.join("open.jsonl"), LINE).unwrap();
+    let closed = logs.join("closed.jsonl");
+    fs::write(&closed, LINE.replace("u-a", "u-b")).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let database = home.path().join("kept.duckdb");
+    let scan =
+        || as_nobody(home.path(), &["scan", "--output", "json", "--db"], &[&database, &logs]);
+    let Some(done) = scan() else { return };
+    expect(&done, 2, "closed.jsonl");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o644)).unwrap();
+    expect(&scan().unwrap(), 0, "");
+    let query = ["query", "--output", "json", "select count(*) as n from records", "--db"];
+    let rows = json_lines(&as_nobody(home.path(), &query, &[&database]).unwrap());
+    assert_eq!(rows[0]["n"], 2);
+}
+
+#[test]
+fn a_query_can_only_read() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    fs::write(logs.join("audit.jsonl"), LINE).unwrap();
+    let daemon = Daemon::start(home.path(), &logs);
+    daemon.await_count("select count(*) from records", 1);
+    for sql in [
+        "delete from record_log",
+        "create table mine (a int)",
+        "copy record_log to '/tmp/stolen.csv'",
+        "select * from read_text('/etc/hostname')",
+        "attach '/tmp/other.duckdb'",
+        "select 1; delete from record_log",
+        "commit; delete from record_log",
+    ] {
+        let done = daemon.ask(&["query", sql]);
+        assert_eq!(done.status.code(), Some(65), "{sql}");
+    }
+    let slow = "select count(*) from range(100000000) a, range(100000000) b";
+    expect(&daemon.ask(&["query", "--seconds", "1", slow]), 65, "longer than 1 s");
+    daemon.await_count("select count(*) from records", 1);
+}
+
+#[test]
+fn alerts_that_are_not_there_are_told_apart_from_wrong_ids() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let daemon = Daemon::start(home.path(), &logs);
+    expect(&daemon.ask(&["alerts", "show", &"0".repeat(32)]), 66, "no alert has the id");
+    expect(&daemon.ask(&["alerts", "show", "nonsense"]), 64, "32 hexadecimal digits");
+    expect(&daemon.ask(&["alerts", "ack", &"0".repeat(32)]), 65, "no alert has the id");
+}
+
+fn expect(done: &Output, code: i32, message: &str) {
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(code), "{stderr}");
+    assert!(stderr.contains(message), "{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+/// Runs as a user without rights, for nothing is closed to root. None where that cannot be done.
+fn as_nobody(home: &Path, arguments: &[&str], paths: &[&Path]) -> Option<Output> {
+    let id = Command::new("id").arg("-u").output().ok()?;
+    let is_root = id.stdout.starts_with(b"0\n");
+    let mut command = if is_root {
+        fs::set_permissions(home, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        // The built program may lie where only root can look: a copy lies open.
+        let copy = home.join("calltrail");
+        if !copy.exists() {
+            fs::copy(env!("CARGO_BIN_EXE_calltrail"), &copy).unwrap();
+            let library = option_env!("DUCKDB_LIB_DIR").unwrap_or("target/libduckdb");
+            let library = Path::new(env!("CARGO_MANIFEST_DIR")).join(library);
+            fs::copy(library.join("libduckdb.so"), home.join("libduckdb.so")).unwrap();
+        }
+        command.arg(copy).env("LD_LIBRARY_PATH", home);
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_calltrail"))
+    };
+    command.env("HOME", home).args(arguments).args(paths).output().ok()
+}
