@@ -12,6 +12,8 @@ use thirtyfour::prelude::*;
 use thirtyfour::{LoggingPrefsLogLevel, RequestData, SessionId};
 use tokio::runtime::{Builder, Runtime};
 
+use crate::support::await_that;
+
 /// Longest that an element may take to come.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(50);
@@ -91,10 +93,24 @@ impl Chrome {
         self.runtime.block_on(query.first()).unwrap()
     }
 
-    /// Presses the element as a person would: it must be in view and not covered.
-    pub(super) fn click(&self, selector: &str) {
+    /// Clicks a link or a button as a person would (it must be in view and not covered), and waits for the page that
+    /// it leads to.
+    pub(super) fn follow(&self, selector: &str) {
         let element = self.await_element(selector);
-        self.runtime.block_on(element.click()).unwrap();
+        self.await_other_page(|| self.runtime.block_on(element.click()).unwrap());
+    }
+
+    /// The same by the Enter key.
+    pub(super) fn follow_by_key(&self, selector: &str) {
+        self.await_other_page(|| self.write(selector, "\u{e007}"));
+    }
+
+    /// Without scripts chromedriver does not wait by itself for the page that a click leads to.
+    fn await_other_page(&self, leave: impl FnOnce()) {
+        let root = || self.await_element("html").element_id();
+        let old = root();
+        leave();
+        await_that("another page", || root() != old);
     }
 
     /// Types into the element; into the page where the selector is `body`.

@@ -20,8 +20,7 @@ fn a_hostile_log_is_shown_and_does_nothing() {
     let logs = home.path().join("logs");
     write_logs(&logs);
     let daemon = Daemon::start(home.path(), &logs);
-    let rules = "select count(distinct rule) from alerts";
-    daemon.await_count(rules, 2);
+    daemon.await_count("select count(distinct rule) from alerts", 2);
     daemon.await_count("select count(*) from rejects", 2);
 
     let chrome = Chrome::start();
@@ -29,9 +28,13 @@ fn a_hostile_log_is_shown_and_does_nothing() {
     chrome.open(&daemon.link);
     let site = daemon.link.split("/login").next().unwrap();
     let mut seen = String::new();
+    let mut pictures = BTreeSet::new();
     let mut visit = |path: &str| {
         chrome.open(&format!("{site}{path}"));
         assert_inert(&chrome, path);
+        if pictures.insert(path.split('/').nth(1).unwrap_or_default().to_owned()) {
+            chrome.take_picture(&format!("hostile-{}", pictures.len()));
+        }
         seen.push_str(chrome.run("return document.body.innerText").as_str().unwrap());
     };
     let paths = |selector: &str| -> BTreeSet<String> {
@@ -58,7 +61,7 @@ fn a_hostile_log_is_shown_and_does_nothing() {
         visit(path);
         assert!(chrome.count("#incidents tbody tr") >= 1, "{path} lists the actor's incidents");
         // What the form holds is what was asked for: sending it again finds the same.
-        chrome.click("form.filter button");
+        chrome.follow("form.filter button");
         assert!(chrome.count("#incidents tbody tr") >= 1, "{path} sent again");
         assert_inert(&chrome, path);
     }
@@ -86,7 +89,7 @@ fn write_logs(logs: &Path) {
     // Somebody is refused again and again, and gets in at last.
     for second in 20..27 {
         let mut call = hostile_fields();
-        let payload = payloads()[second % 6].clone();
+        let payload = payloads()[second % 8].clone();
         call["subject"] = json!(format!("mallory {SCRIPT} {TURNED_RAW}"));
         call["session"] = json!("another");
         call["tool"] = json!(payload);
@@ -127,6 +130,7 @@ const TURNED_RAW: &str = "\u{202e}gnp.exe\u{2066}";
 fn payloads() -> Vec<String> {
     let mut all: Vec<String> = payloads_as_str().map(str::to_owned).collect();
     all.push("long ".repeat(4000));
+    all.push("long".repeat(4000));
     all
 }
 
@@ -163,6 +167,7 @@ fn assert_inert(chrome: &Chrome, path: &str) {
             if (match) found.push('a hidden character: ' + escape(match[0]) + ' in '
                 + text.slice(Math.max(0, match.index - 40), match.index + 40));
         }
+        if (document.documentElement.scrollWidth > innerWidth + 1) found.push('something sticks out');
         const ours = document.querySelectorAll('head script[src^=\'/assets/\']').length;
         if (document.scripts.length !== ours || ours !== 1) found.push('scripts: ' + document.scripts.length);
         for (const element of document.querySelectorAll('*')) {

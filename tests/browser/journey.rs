@@ -26,17 +26,20 @@ fn an_attack_announces_itself_and_is_followed_to_its_bytes_and_acknowledged() {
     assert_eq!(chrome.run("return window.isStillThisPage"), true, "nothing reloads by itself");
     assert_eq!(chrome.count("#incidents"), 0, "nothing moves by itself");
 
-    chrome.click("#news");
+    chrome.take_picture("journey-news");
+    chrome.follow("#news");
     assert_eq!(chrome.count("#incidents tbody tr"), 1);
     assert_eq!(chrome.count("#news[hidden]"), 1, "what is shown is no longer new");
+    chrome.write("#f-q", "jk");
+    assert_eq!(chrome.properties("#f-q:focus", "value"), ["jk"], "who types, types");
     // The keyboard alone leads to the incident: j to the first one, Enter to open it.
     chrome.write("body", "j");
-    chrome.write("#incidents a.title:focus", "\u{e007}");
+    chrome.follow_by_key("#incidents a.title:focus");
     let incident = chrome.address();
     assert!(incident.starts_with("/incidents/"), "{incident}");
     assert_the_legs_are_drawn(&chrome);
 
-    chrome.click("a.call-mark .leg-1");
+    chrome.follow("a.call-mark .leg-1 + .leg-number");
     assert_the_call_is_that_of(&chrome, &file);
     chrome.back();
     assert_eq!(chrome.address(), incident);
@@ -44,6 +47,7 @@ fn an_attack_announces_itself_and_is_followed_to_its_bytes_and_acknowledged() {
     decide(&chrome, "Acknowledge");
     assert_eq!(chrome.address(), incident);
     assert_decided(&chrome, "acknowledged");
+    chrome.take_picture("journey-decided");
     assert_eq!(daemon.alerts()[0]["status"], "acknowledged");
     assert_eq!(chrome.complaints(), Vec::<String>::new());
 
@@ -64,39 +68,39 @@ fn without_scripts_the_same_works_by_links_and_forms() {
     chrome.open(&format!("{site}/sources"));
     assert_eq!(chrome.address(), "/login?next=%2Fsources");
     chrome.write("#token", "not the token");
-    chrome.click("form button");
+    chrome.follow("form button");
     assert!(chrome.text(".problem").contains("not the token"));
     chrome.write("#token", token);
-    chrome.click("form button");
+    chrome.follow("form button");
     assert_eq!(chrome.address(), "/sources", "one goes on to where one wanted to");
     assert!(chrome.text(".empty").contains("No log file has been found yet"));
     assert_eq!(chrome.text("#live-text"), "not live: reload to refresh");
 
     let file = trifecta::write(&logs);
     await_that("the alert", || !daemon.alerts().is_empty());
-    chrome.click("nav a[href='/']");
+    chrome.follow("nav a[href='/']");
     assert_eq!(chrome.count("#incidents tbody tr"), 1);
     chrome.write("#f-q", "no such thing");
-    chrome.click("form.filter button");
+    chrome.follow("form.filter button");
     assert_eq!(chrome.text(".empty h2"), "Nothing matches");
-    chrome.click(".chips a");
-    chrome.click("#incidents a.title");
+    chrome.follow(".chips a");
+    chrome.follow("#incidents a.title");
     let incident = chrome.address();
     assert_the_legs_are_drawn(&chrome);
 
-    chrome.click("tr.call-row:not(.context) a");
+    chrome.follow("tr.call-row:not(.context) a");
     assert_the_call_is_that_of(&chrome, &file);
     // The page of a call leads back by a link.
-    chrome.click("section a[href^='/incidents/']");
+    chrome.follow("section a[href^='/incidents/']");
     assert_eq!(chrome.text("h1"), "Untrusted content, then sensitive data, then an outbound write");
 
     decide(&chrome, "Acknowledge");
     assert_decided(&chrome, "acknowledged");
-    chrome.click("nav a[href='/']");
+    chrome.follow("nav a[href='/']");
     assert_eq!(chrome.text("#incidents .state"), "acknowledged");
     chrome.open(&format!("{site}{incident}"));
     assert_decided(&chrome, "acknowledged");
-    chrome.click("header form button");
+    chrome.follow("header form button");
     assert_eq!(chrome.address(), "/login");
     chrome.open(&format!("{site}{incident}"));
     assert!(chrome.address().starts_with("/login"), "who has signed out is out");
@@ -133,7 +137,7 @@ fn decide(chrome: &Chrome, button: &str) {
     chrome.write("#d-who", "nadia");
     chrome.write("#d-note", "looking <b>into</b> it");
     assert_eq!(chrome.text(".buttons button:first-child"), button);
-    chrome.click(".buttons button:first-child");
+    chrome.follow(".buttons button:first-child");
 }
 
 fn assert_decided(chrome: &Chrome, state: &str) {
