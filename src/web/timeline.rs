@@ -255,11 +255,11 @@ fn mark(call: &SceneCall, axis: &Axis, order: &[usize], strips: &[Strip], lanes:
     let server = call.server.as_ref().map(|server| format!(" on {server}")).unwrap_or_default();
     let at = call.at.map_or_else(|| "no time".to_owned(), day_time_text);
     // What is written in the picture begins the name, for people who speak to their browser.
-    let mut title: String = legs.iter().map(|leg| format!("{} ", leg.number)).collect();
-    title.push_str(&format!("{}{server}, {at}, {}", call.tool, call.code));
+    let mut words: Vec<String> = legs.iter().map(|leg| leg.number.to_string()).collect();
+    words.push(format!("{}{server}, {at}, {}", call.tool, call.code));
     Mark {
         id: call.id,
-        title: Shown::short(&title, 200),
+        title: Shown::short(&words.join(" "), 200),
         is_context: call.is_context(),
         legs,
         bars,

@@ -157,7 +157,7 @@ impl Chrome {
         self.runtime.block_on(self.driver().execute_async(script, [])).unwrap().json().clone()
     }
 
-    /// A command of the DevTools protocol.
+    /// A command of the `DevTools` protocol.
     pub(super) fn command(&self, name: &'static str, parameters: Value) {
         let command = DevTools { name, parameters };
         self.runtime.block_on(self.driver().handle().cmd(command)).unwrap();
@@ -215,7 +215,7 @@ fn start_driver() -> (Child, u16) {
     (process, port)
 }
 
-/// A command of the DevTools protocol, which chromedriver passes on.
+/// A command of the `DevTools` protocol, which chromedriver passes on.
 #[derive(Debug)]
 struct DevTools {
     name: &'static str,

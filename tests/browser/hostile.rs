@@ -76,15 +76,15 @@ fn a_hostile_log_is_shown_and_does_nothing() {
 fn write_logs(logs: &Path) {
     let folder = logs.join("<img src=x onerror=window.hacked=1>");
     fs::create_dir_all(&folder).unwrap();
-    let mut lines = String::new();
-    let legs = ["fetch_url", "search_tickets", "post_comment"];
-    let calls = ["fetch_url"].into_iter().chain(payloads_as_str()).chain(legs);
+    let mut lines: Vec<String> = Vec::new();
+    let attack = ["fetch_url", "search_tickets", "post_comment"];
+    let calls = ["fetch_url"].into_iter().chain(payloads_as_str()).chain(attack);
     for (second, tool) in calls.enumerate() {
         let mut call = hostile_fields();
         call["tool"] = json!(tool);
         call["outcome"] = json!("COMPLETED");
         call["ts"] = json!(format!("2026-11-20T08:00:{second:02}Z"));
-        lines.push_str(&format!("{call}\n"));
+        lines.push(call.to_string());
     }
     // Somebody is refused again and again, and gets in at last.
     for second in 20..27 {
@@ -95,11 +95,11 @@ fn write_logs(logs: &Path) {
         call["tool"] = json!(payload);
         call["outcome"] = json!(if second == 26 { "COMPLETED" } else { "DENIED" });
         call["ts"] = json!(format!("2026-11-20T08:00:{second}Z"));
-        lines.push_str(&format!("{call}\n"));
+        lines.push(call.to_string());
     }
-    lines.push_str(&format!("{SCRIPT}\u{202e}\u{1b}[2J\"><img src=x onerror=window.hacked=1>\n"));
-    lines.push_str(&format!("{{\"{SCRIPT}\":\"\\u202e\",\"javascript:window.hacked=1\":{{}}}}\n"));
-    fs::write(folder.join("\u{202e}audit<script>.jsonl"), lines).unwrap();
+    lines.push(format!("{SCRIPT}\u{202e}\u{1b}[2J\"><img src=x onerror=window.hacked=1>"));
+    lines.push(format!("{{\"{SCRIPT}\":\"\\u202e\",\"javascript:window.hacked=1\":{{}}}}\n"));
+    fs::write(folder.join("\u{202e}audit<script>.jsonl"), lines.join("\n")).unwrap();
 }
 
 /// One call of which every field but the tool, the time and the outcome is hostile.

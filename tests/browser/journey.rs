@@ -19,12 +19,15 @@ fn an_attack_announces_itself_and_is_followed_to_its_bytes_and_acknowledged() {
     chrome.await_element("#live[data-live=on]");
 
     chrome.run("window.isStillThisPage = true");
+    let place = "return document.querySelector('.empty').getBoundingClientRect().top";
+    let before = chrome.run(place);
     let file = trifecta::write(&logs);
     chrome.await_element("#news:not([hidden])");
     assert_eq!(chrome.text("#news"), "1 new or changed – show");
     assert!(chrome.title().starts_with("(1) "), "{}", chrome.title());
     assert_eq!(chrome.run("return window.isStillThisPage"), true, "nothing reloads by itself");
-    assert_eq!(chrome.count("#incidents"), 0, "nothing moves by itself");
+    assert_eq!(chrome.count("#incidents"), 0, "nothing comes in by itself");
+    assert_eq!(chrome.run(place), before, "nothing moves by itself");
 
     chrome.take_picture("journey-news");
     chrome.follow("#news");
