@@ -8,6 +8,8 @@ use crate::model::{AlertId, AlertState, AlertView, Level, Micros};
 
 /// Longest value of one filter field, in characters.
 const VALUE_CHARS_MAX: usize = 200;
+/// How hidden characters are shown. Values of the form come back with them written so.
+const ESCAPE: &str = "\\u{";
 
 /// The time ranges on offer: word, description, length.
 pub(crate) const RANGES: [(&str, &str, i64); 6] = [
@@ -93,9 +95,18 @@ impl Filter {
         }
     }
 
-    /// True when the incident passes everything but actor and time, which the store filters by.
+    /// The actor for the store to filter by. A name from the form may be written as it is shown,
+    /// which only `passes` can tell.
+    pub(crate) fn actor_for_store(&self) -> Option<&str> {
+        self.actor.as_deref().filter(|actor| !actor.contains(ESCAPE))
+    }
+
+    /// True when the incident passes everything but time, which the store filters by.
     pub(crate) fn passes(&self, incident: &Incident) -> bool {
-        self.level_min.is_none_or(|level| incident.level() >= level)
+        self.actor.as_ref().is_none_or(|actor| {
+            let is = incident.actor();
+            is == actor || (actor.contains(ESCAPE) && Shown::new(is).as_str() == actor)
+        }) && self.level_min.is_none_or(|level| incident.level() >= level)
             && self.state.is_none_or(|state| incident.state() == state)
             && self
                 .rule
@@ -137,7 +148,7 @@ impl Filter {
 
     /// The address of the list of one actor; none for a name too long to be a filter.
     pub(crate) fn address_of_actor(&self, actor: &str) -> Option<String> {
-        let fits = actor.chars().nth(VALUE_CHARS_MAX).is_none();
+        let fits = Shown::new(actor).as_str().chars().nth(VALUE_CHARS_MAX).is_none();
         fits.then(|| Self { actor: Some(actor.to_owned()), ..self.clone() }.address())
     }
 
@@ -203,7 +214,11 @@ fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
 }
 
 fn mentions(alert: &AlertView, text: &str) -> bool {
-    let holds = |hay: &str| hay.to_lowercase().contains(text);
+    let is_escaped = text.contains(ESCAPE);
+    let holds = |hay: &str| {
+        hay.to_lowercase().contains(text)
+            || (is_escaped && Shown::new(hay).as_str().to_lowercase().contains(text))
+    };
     [&alert.title, &alert.rule, &alert.actor].into_iter().any(|hay| holds(hay))
         || alert.group.iter().any(|(_, value)| holds(value))
         || alert.tags.iter().any(|tag| holds(tag))
@@ -275,6 +290,22 @@ mod tests {
         let filter = read(&[("range", "15m"), ("from", "2026-11-29T10:00")]);
         let now = Micros(20 * Micros::MINUTE);
         assert_eq!(filter.bounds(now), (Some(Micros(5 * Micros::MINUTE)), None));
+    }
+
+    #[test]
+    fn a_name_with_hidden_characters_is_found_as_it_is_and_as_it_is_shown() {
+        let name = "u\u{202e}gne";
+        let incident = group(vec![alert(1, name, Level::High)]).remove(0);
+        for written in [name, "u\\u{202e}gne"] {
+            for field in ["actor", "q"] {
+                assert!(read(&[(field, written)]).passes(&incident), "{field} {written}");
+            }
+        }
+        assert!(!read(&[("actor", "u\\u{202d}gne")]).passes(&incident));
+        assert_eq!(read(&[("actor", name)]).actor_for_store(), Some(name));
+        assert_eq!(read(&[("actor", "u\\u{202e}gne")]).actor_for_store(), None);
+        // Every name with a link to its list comes back whole from the form there.
+        assert!(Filter::default().address_of_actor(&"\u{202e}".repeat(26)).is_none());
     }
 
     #[test]

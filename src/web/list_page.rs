@@ -124,7 +124,7 @@ pub(crate) fn matching(
     // Whole incidents are wanted, and an incident may reach over the bounds: a day is the longest
     // one alert can be.
     let alerts = rows.alerts(&AlertFilter {
-        actor: filter.actor.clone(),
+        actor: filter.actor_for_store().map(str::to_owned),
         from: from.map(|from| from.minus(Micros::DAY)),
         to: to.map(|to| to.plus(Micros::DAY)),
         limit: Some(ALERTS_MAX),

@@ -233,7 +233,7 @@ fn lanes(scene: &Scene, top: f64) -> Vec<Lane> {
 }
 
 fn mark(call: &SceneCall, axis: &Axis, order: &[usize], strips: &[Strip], lanes: &[Lane]) -> Mark {
-    let legs = order
+    let legs: Vec<Leg> = order
         .iter()
         .zip(strips)
         .filter_map(|(alert, strip)| {
@@ -254,10 +254,12 @@ fn mark(call: &SceneCall, axis: &Axis, order: &[usize], strips: &[Strip], lanes:
         .collect();
     let server = call.server.as_ref().map(|server| format!(" on {server}")).unwrap_or_default();
     let at = call.at.map_or_else(|| "no time".to_owned(), day_time_text);
-    let title = format!("{}{server}, {at}, {}", call.tool, call.code);
+    // What is written in the picture begins the name, for people who speak to their browser.
+    let mut words: Vec<String> = legs.iter().map(|leg| leg.number.to_string()).collect();
+    words.push(format!("{}{server}, {at}, {}", call.tool, call.code));
     Mark {
         id: call.id,
-        title: Shown::short(&title, 200),
+        title: Shown::short(&words.join(" "), 200),
         is_context: call.is_context(),
         legs,
         bars,

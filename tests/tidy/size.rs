@@ -41,9 +41,9 @@ fn the_rules_see_what_they_forbid() {
 
     let function = |lines: usize| format!("fn f() {{{}}}\n", "\n".repeat(lines - 1));
     let signature = "trait T { fn f(x: [u8; 2]); }\n".to_owned();
-    let text = signature + &function(FUNCTION_LINES_MAX);
+    let text = signature + function(FUNCTION_LINES_MAX).as_str();
     assert_eq!(long_functions(&file(text.clone())), Vec::<String>::new());
-    let text = text + &function(FUNCTION_LINES_MAX + 1);
+    let text = text + function(FUNCTION_LINES_MAX + 1).as_str();
     assert_eq!(long_functions(&file(text)).len(), 1);
 
     assert_eq!(long_lines(&file("ä".repeat(LINE_COLUMNS_MAX))), Vec::<String>::new());
