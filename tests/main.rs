@@ -8,6 +8,8 @@ mod support;
 mod alarm;
 /// What goes wrong outside.
 mod bad_input;
+/// The dashboard in a real browser.
+mod browser;
 /// Mails as a real mail server gets them.
 mod mail;
 /// Small logs with the alerts they must raise, in every order.
