@@ -2,7 +2,8 @@
 //!
 //! Calls are a function of the set of records. Everything is local to a tool's bare name, and inside it to a run of
 //! overlapping intervals, so a batch joins anew only the runs that its records touch. Memory holds the recent past;
-//! for an older record the caller loads the neighbourhood again ([`Correlator::plan_tools`]), and the same code runs on it.
+//! for an older record the caller loads the neighbourhood again ([`Correlator::plan_tools`]), and the same code runs
+//! on it.
 
 mod arguments;
 mod build;
