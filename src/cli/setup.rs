@@ -67,6 +67,14 @@ pub(super) fn rules(config: &Config) -> Result<RuleSet, Failure> {
     let own = own_rules(config.rules.folder.as_deref())?;
     let own: Vec<(&str, &str)> = own.iter().map(|(name, text)| (&**name, &**text)).collect();
     let mut files = merge(&shipped(), &own);
+    let is_known = |disabled: &&String| {
+        files.iter().any(|(name, _)| name.strip_suffix(".yml") == Some(disabled))
+    };
+    if let Some(unknown) = config.rules.disabled.iter().find(|disabled| !is_known(disabled)) {
+        return Err(Failure::config(anyhow!(
+            "rules.disabled names {unknown}, and there is no such rule; `calltrail rules list` names them"
+        )));
+    }
     files.retain(|(name, _)| {
         !config.rules.disabled.iter().any(|disabled| name.strip_suffix(".yml") == Some(disabled))
     });

@@ -30,6 +30,8 @@ pub(super) struct Driver {
     pub(super) desk: mpsc::Receiver<Request>,
     pub(super) health: watch::Sender<Health>,
     pub(super) news: watch::Sender<u64>,
+    /// What was wrong at the start and stays so.
+    pub(super) standing_problems: Vec<String>,
     pub(super) scan_every: Duration,
     pub(super) shutdown: CancellationToken,
     /// The readers handed out: after a fault they are given new connections.
@@ -128,9 +130,10 @@ impl Driver {
         for event in &report.events {
             tracing::info!(?event, "a file changed");
         }
-        let problems =
-            pipeline.problems().into_iter().map(|(path, message)| format!("{path}: {message}"));
-        let problems: Vec<String> = problems.collect();
+        let mut problems = self.standing_problems.clone();
+        problems.extend(
+            pipeline.problems().into_iter().map(|(path, message)| format!("{path}: {message}")),
+        );
         let degraded = wake.degraded().map(str::to_owned);
         self.health.send_if_modified(|health| {
             let is_new = health.problems != problems || health.watcher_degraded != degraded;

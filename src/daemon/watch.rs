@@ -52,7 +52,7 @@ pub(crate) async fn watch(
     let address = listener.local_addr().context("the dashboard's socket")?;
 
     let mut tasks = tokio::task::JoinSet::new();
-    start_control(&setup.pipeline, &reader, &desk, &shutdown, &health_tx, &mut tasks);
+    let standing_problems = start_control(&setup.pipeline, &reader, &desk, &shutdown, &mut tasks);
     start_mail(&setup.pipeline, &reader, &desk, &news, &shutdown, &mut tasks)?;
     let catalogue = Arc::clone(&setup.pipeline.catalogue);
     let config = WebConfig {
@@ -77,6 +77,7 @@ pub(crate) async fn watch(
         desk: requests,
         health: health_tx,
         news: news_tx,
+        standing_problems,
         scan_every: setup.scan_every,
         shutdown: shutdown.clone(),
         reader,
@@ -117,9 +118,8 @@ fn start_control(
     reader: &Reader,
     desk: &Desk,
     shutdown: &CancellationToken,
-    health: &watch::Sender<Health>,
     tasks: &mut tokio::task::JoinSet<()>,
-) {
+) -> Vec<String> {
     match control::bind(&setup.store.path) {
         Ok(listener) => {
             let path = control::socket_path(&setup.store.path);
@@ -128,6 +128,7 @@ fn start_control(
                 serve.await;
                 drop(std::fs::remove_file(path));
             });
+            Vec::new()
         }
         Err(error) => {
             let problem = format!(
@@ -135,7 +136,7 @@ fn start_control(
                  not find this daemon; a shorter path for --db may help"
             );
             tracing::warn!("{problem}");
-            health.send_modify(|health| health.problems.push(problem));
+            vec![problem]
         }
     }
 }

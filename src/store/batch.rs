@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use duckdb::{Connection, params};
+use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{Position, Store, StoreError, alert_row, call_row, position, record_row};
@@ -237,25 +237,41 @@ impl Store {
         Ok(())
     }
 
-    /// Drops what later batches made void, when nothing else is going on: the list of superseded calls stays short.
+    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short.
     pub fn tidy(&mut self) -> Result<(), StoreError> {
-        let void: u64 = self.connection.query_row(
-            "select count(*) from call_superseded",
-            params![],
+        self.tidy_from(TIDY_FROM)
+    }
+
+    pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<(), StoreError> {
+        let rows: u64 = self.connection.query_row(
+            "select (select count(*) from call_superseded) + (select count(*) from position_log)",
+            [],
             |row| row.get(0),
         )?;
-        if void < TIDY_FROM {
+        if rows < rows_min {
             return Ok(());
         }
         let transaction = self.connection.transaction()?;
-        transaction.execute_batch(
-            "delete from call_log c using call_superseded s
-             where s.call_id = c.call_id and s.before_seq > c.seq",
-        )?;
+        transaction.execute_batch(TIDY)?;
         transaction.commit()?;
         Ok(())
     }
 }
 
 /// Void rows that are worth a clean-up.
-const TIDY_FROM: u64 = 100_000;
+const TIDY_FROM: u64 = 50_000;
+
+const TIDY: &str = "
+    delete from call_log c using call_superseded s where s.call_id = c.call_id and s.before_seq > c.seq;
+    insert into call_alias
+        select call_id, new_id from call_superseded where new_id is not null and new_id <> call_id;
+    delete from call_superseded;
+    delete from position_log p
+        using (select generation, max(seq) as seq from position_log group by generation) newest
+        where newest.generation = p.generation and p.seq < newest.seq;
+    delete from alert_log a
+        using (select alert_id, max(seq) as seq from alert_log group by alert_id) newest
+        where newest.alert_id = a.alert_id and a.seq < newest.seq;
+    delete from evidence_log e
+        using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
+";

@@ -14,6 +14,8 @@ mod position;
 mod query;
 mod reader;
 mod record_row;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::path::PathBuf;

@@ -420,11 +420,13 @@ fn evidence(
 
 fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, StoreError> {
     let mut statement = connection.prepare(
-        "select new_id from call_superseded where call_id = ? and new_id is not null
-         order by before_seq desc limit 1",
+        "select new_id from (
+             select new_id, before_seq from call_superseded where call_id = ? and new_id is not null
+             union all select new_id, 0 from call_alias where old_id = ?
+         ) order by before_seq desc limit 1",
     )?;
     let found = statement
-        .query_map([bytes(&id.0)], |row| get_id(row, 0).map(CallId))?
+        .query_map([bytes(&id.0), bytes(&id.0)], |row| get_id(row, 0).map(CallId))?
         .next()
         .transpose()?;
     Ok(found)
