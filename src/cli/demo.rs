@@ -40,7 +40,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     std::fs::create_dir(&logs)?;
     let database =
         common.db.clone().unwrap_or_else(|| folder.path().join("state").join("demo.duckdb"));
-    let setup = watch::prepare(&config, vec![logs.clone()], &database)?;
+    let setup = watch::prepare(&config, vec![logs.clone()], &database, common.quiet)?;
     let story = Story::new(args.seed);
     let speed = args.speed;
     let answer = watch::serve(setup, |address, token| {

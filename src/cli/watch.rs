@@ -10,9 +10,9 @@ use anyhow::{Context as _, anyhow};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
-use super::{Common, setup};
+use super::{Common, progress, setup};
 use crate::config::{Config, Overrides};
-use crate::daemon::{WatchSetup, watch};
+use crate::daemon::{OnBackfill, WatchSetup, watch};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -40,7 +40,7 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
         )));
     }
     setup::check_roots(&dirs)?;
-    let setup = prepare(&config, dirs, &config.store.db)?;
+    let setup = prepare(&config, dirs, &config.store.db, common.quiet)?;
     serve(setup, |address, token| announce(out, address, token))
 }
 
@@ -49,6 +49,7 @@ pub(super) fn prepare(
     config: &Config,
     dirs: Vec<PathBuf>,
     database: &Path,
+    quiet: bool,
 ) -> Result<WatchSetup, Failure> {
     let listener = bind(config.web.listen)?;
     if let Some(folder) = database.parent() {
@@ -61,6 +62,22 @@ pub(super) fn prepare(
         token: super::token::load(&database.with_extension("token"))?,
         scan_every: Duration::from_secs(config.tail.scan_secs),
         journal: setup::journal_path(database),
+        on_backfill: show_backfill(quiet),
+    })
+}
+
+/// A bar on the terminal while a backlog is read.
+fn show_backfill(quiet: bool) -> OnBackfill {
+    let bar = progress::bar(quiet);
+    Box::new(move |backfill| match backfill {
+        Some((done, total)) => {
+            if bar.is_finished() {
+                bar.reset();
+            }
+            bar.set_length(total.max(done));
+            bar.set_position(done);
+        }
+        None => bar.finish_and_clear(),
     })
 }
 

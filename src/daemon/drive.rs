@@ -32,6 +32,7 @@ pub(super) struct Driver {
     pub(super) news: watch::Sender<u64>,
     /// What was wrong at the start and stays so.
     pub(super) standing_problems: Vec<String>,
+    pub(super) on_backfill: super::watch::OnBackfill,
     pub(super) scan_every: Duration,
     pub(super) shutdown: CancellationToken,
     /// The readers handed out: after a fault they are given new connections.
@@ -160,6 +161,7 @@ impl Driver {
         }
         if total >= BACKFILL_BYTES_MIN {
             self.health.send_modify(|health| health.backfill = None);
+            (self.on_backfill)(None);
         }
         Ok(done > 0)
     }
@@ -168,10 +170,14 @@ impl Driver {
         if step.alerts > 0 {
             self.news.send_replace(step.seq);
         }
+        let backfill = (total >= BACKFILL_BYTES_MIN).then_some((done, total));
+        if backfill.is_some() {
+            (self.on_backfill)(backfill);
+        }
         self.health.send_if_modified(|health| {
             health.last_batch_at = Some(now());
-            health.backfill = (total >= BACKFILL_BYTES_MIN).then_some((done, total));
-            health.backfill.is_some()
+            health.backfill = backfill;
+            backfill.is_some()
         });
     }
 

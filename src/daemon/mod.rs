@@ -13,4 +13,4 @@ pub use clock::now;
 pub(crate) use pipeline::{Pipeline, Setup};
 pub(crate) use scan::scan;
 pub use scan::{Progress, ScanOutcome};
-pub(crate) use watch::{WatchSetup, watch};
+pub(crate) use watch::{OnBackfill, WatchSetup, watch};

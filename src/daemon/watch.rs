@@ -32,7 +32,11 @@ pub(crate) struct WatchSetup {
     pub(crate) token: String,
     pub(crate) scan_every: Duration,
     pub(crate) journal: PathBuf,
+    /// Told (bytes done, bytes in all) while a backlog is read, and none once it is.
+    pub(crate) on_backfill: OnBackfill,
 }
+
+pub(crate) type OnBackfill = Box<dyn Fn(Option<(u64, u64)>) + Send>;
 
 /// Opens everything, tells `on_ready` the bound address, and runs until `shutdown`.
 pub(crate) async fn watch(
@@ -78,6 +82,7 @@ pub(crate) async fn watch(
         health: health_tx,
         news: news_tx,
         standing_problems,
+        on_backfill: setup.on_backfill,
         scan_every: setup.scan_every,
         shutdown: shutdown.clone(),
         reader,
