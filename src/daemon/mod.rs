@@ -4,6 +4,7 @@ mod clock;
 pub mod control;
 mod drive;
 mod evidence;
+mod history;
 mod intake;
 mod pipeline;
 mod scan;

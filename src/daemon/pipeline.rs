@@ -4,18 +4,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::evidence::{Lines, Paths};
+use super::history::histories;
 use super::intake::{Cut, Intake};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
-use crate::detect::{Engine, History, HistoryNeed, KnownAlert, RuleSet};
+use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::model::{
     Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
-    AlertRow, Batch, CallNeed, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed,
-    Store, StoreError, Whose,
+    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Store,
+    StoreError, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -198,31 +199,8 @@ impl Pipeline {
 
     fn detect(&mut self, changes: &[CallChange]) -> Result<Vec<AlertChange>, StoreError> {
         let needs = self.engine.plan(changes);
-        let history = needs.into_iter().map(|need| self.history(need)).collect::<Result<_, _>>()?;
+        let history = histories(&self.store, &self.rules, needs)?;
         Ok(self.engine.apply(changes, history))
-    }
-
-    fn history(&self, need: HistoryNeed) -> Result<History, StoreError> {
-        let rule = self.rules.rules().get(need.rule).map_or("", |rule| &*rule.name);
-        let since = (!need.whole).then(|| need.touched.minus(need.reach_micros));
-        let alerts: Vec<KnownAlert> = self
-            .store
-            .alerts_of(rule, &need.group, since)?
-            .into_iter()
-            .map(|alert| KnownAlert {
-                id: alert.id,
-                closing: alert.closing,
-                closing_at: alert.closing_at,
-                first_seen: alert.first_seen,
-                last_seen: alert.last_seen,
-                count: alert.count,
-            })
-            .collect();
-        let earliest =
-            alerts.iter().filter_map(|alert| alert.closing_at).min().unwrap_or(need.touched);
-        let from = (!need.whole).then(|| need.touched.min(earliest).minus(need.reach_micros));
-        let calls = self.store.calls_of(&CallNeed { group: need.group.clone(), from })?;
-        Ok(History { need, calls: calls.into_iter().map(Arc::new).collect(), alerts })
     }
 
     fn put_alerts(

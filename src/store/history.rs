@@ -1,8 +1,6 @@
 //! What the pure stages need to see again of what was stored: late records' neighbours, cold groups' calls.
 
-use duckdb::params_from_iter;
-
-use super::value::{Sql, bytes, get_id, get_time, text, time, truth};
+use super::value::{Sql, bytes, get_id, get_json, get_time, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
 use crate::model::{AlertId, Call, CallId, Micros, Record, Text};
 
@@ -23,11 +21,12 @@ pub enum Whose {
     Proxy(Text),
 }
 
-/// Calls of one group from a time on.
-#[derive(Clone, Debug)]
-pub struct CallNeed {
-    /// Fields of the rule language and their values.
-    pub group: Vec<(Text, Text)>,
+/// A group whose calls are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct WantedGroup<'a> {
+    /// Fields of the rule language and their values; the same fields for all groups of one question.
+    pub group: &'a [(Text, Text)],
+    /// None: all of its calls.
     pub from: Option<Micros>,
 }
 
@@ -57,25 +56,44 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The calls as they stand, in order.
-    pub fn calls_of(&self, need: &CallNeed) -> Result<Vec<Call>, StoreError> {
-        let mut sql = format!("select {} from call_now where true", call_row::COLUMNS);
-        let mut values = Vec::new();
-        for (field, value) in &need.group {
-            if let Some(column) = column_of(field) {
-                sql.push_str(" and ");
-                sql.push_str(column);
-                values.extend((0..column.matches('?').count()).map(|_| text(value)));
-            }
-        }
-        if need.from.is_some() {
-            sql.push_str(" and time >= ?");
-            values.push(time(need.from));
-        }
-        sql.push_str(" order by time, stream, generation, \"offset\", idx");
-        let mut statement = self.connection.prepare(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), call_row::from_row)?;
+    /// The calls, as they stand, of all these groups, in any order.
+    pub fn calls_of(&self, wanted: &[WantedGroup<'_>]) -> Result<Vec<Call>, StoreError> {
+        let Some(first) = wanted.first() else { return Ok(Vec::new()) };
+        let columns: Vec<&str> =
+            first.group.iter().filter_map(|(field, _)| column_of(field)).collect();
+        self.want(&columns, wanted)?;
+        let equal: String = columns
+            .iter()
+            .enumerate()
+            .map(|(number, column)| format!(" and call_now.{column} = wanted.value_{number}"))
+            .collect();
+        // The earliest start restricts the scan before the join looks at each group's own.
+        let from = wanted.iter().map(|group| group.from).min().flatten();
+        let mut statement = self.connection.prepare(&format!(
+            "select {} from call_now semi join wanted
+                 on (wanted.since is null or call_now.time >= wanted.since) {equal}
+             where ?::timestamp is null or time >= ?::timestamp",
+            call_row::COLUMNS
+        ))?;
+        let rows = statement.query_map([time(from), time(from)], call_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Puts the wanted groups into a temporary table, which no other connection sees and no file holds.
+    fn want(&self, columns: &[&str], wanted: &[WantedGroup<'_>]) -> Result<(), StoreError> {
+        let values: String =
+            (0..columns.len()).map(|number| format!("value_{number} varchar, ")).collect();
+        self.connection.execute_batch(&format!(
+            "create or replace temp table wanted ({values} since timestamp)"
+        ))?;
+        let mut appender = self.connection.appender_to_catalog_and_db("wanted", "temp", "main")?;
+        for WantedGroup { group, from } in wanted {
+            let named = group.iter().filter(|(field, _)| column_of(field).is_some());
+            let row = named.map(|(_, value)| text(value)).chain([time(*from)]);
+            appender.append_row(duckdb::appender_params_from_iter(row))?;
+        }
+        appender.flush()?;
+        Ok(())
     }
 
     /// The calls of one tool or proxy as they stand: what correlation said of these records.
@@ -92,42 +110,29 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The alerts of one rule that are not retracted, whose group holds these fields and values, and that last fired
-    /// at `since` or later.
+    /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group.
     pub fn alerts_of(
         &self,
         rule: &str,
-        group: &[(Text, Text)],
         since: Option<Micros>,
-    ) -> Result<Vec<StoredAlert>, StoreError> {
-        let mut sql = String::from(
-            "select alert_id, closing, closing_at, first_seen, last_seen, count from alert_now
-             where rule = ? and retracted is null
-               and alert_id not in (select old_id from alert_alias)",
-        );
-        let mut values = vec![text(rule)];
-        // The column holds JSON pairs; each pair's own JSON is a part of it.
-        let pairs: Vec<String> =
-            group.iter().filter_map(|pair| serde_json::to_string(pair).ok()).collect();
-        for pair in &pairs {
-            sql.push_str(" and contains(group_by, ?)");
-            values.push(text(pair));
-        }
-        if since.is_some() {
-            sql.push_str(" and last_seen >= ?");
-            values.push(time(since));
-        }
-        sql.push_str(" order by closing_at");
-        let mut statement = self.connection.prepare(&sql)?;
-        let rows = statement.query_map(params_from_iter(values), |row| {
-            Ok(StoredAlert {
+    ) -> Result<Vec<(Vec<(Text, Text)>, StoredAlert)>, StoreError> {
+        let mut statement = self.connection.prepare(
+            "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
+             from alert_now
+             where rule = ? and retracted is null and (?::timestamp is null or last_seen >= ?::timestamp)
+               and alert_id not in (select old_id from alert_alias)
+             order by closing_at",
+        )?;
+        let rows = statement.query_map([text(rule), time(since), time(since)], |row| {
+            let alert = StoredAlert {
                 id: AlertId(get_id(row, 0)?),
                 closing: CallId(get_id(row, 1)?),
                 closing_at: get_time(row, 2)?,
                 first_seen: get_time(row, 3)?,
                 last_seen: get_time(row, 4)?,
                 count: row.get(5)?,
-            })
+            };
+            Ok((get_json(row, 6)?, alert))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -151,19 +156,17 @@ fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
 /// The latest time DuckDB holds that is not its infinity.
 const TIME_MAX: Micros = Micros(i64::MAX - 1);
 
-/// The restriction for a field of the rule language; none for fields that are not columns, which the engine
-/// filters itself.
+/// The column of a field that rules may group by.
 fn column_of(field: &str) -> Option<&'static str> {
     Some(match field {
-        "principal" => "principal = ?",
-        "client" => "client = ?",
-        "actor" => "actor = ?",
-        "tenant" => "tenant = ?",
-        "session" => "session = ?",
-        "tool.name" => "(tool = ? or bare_tool = ?)",
-        "tool.server" => "server = ?",
-        "source.file" => "stream = ?",
-        "ran" => "ran = ?",
+        "principal" => "principal",
+        "client" => "client",
+        "actor" => "actor",
+        "tenant" => "tenant",
+        "session" => "session",
+        "tool.name" => "tool",
+        "tool.server" => "server",
+        "code" => "code",
         _ => return None,
     })
 }

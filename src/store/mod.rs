@@ -23,7 +23,7 @@ use std::path::PathBuf;
 pub use batch::{AlertRow, Batch, Gap};
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
-pub use history::{CallNeed, RecordNeed, StoredAlert, Whose};
+pub use history::{RecordNeed, StoredAlert, WantedGroup, Whose};
 pub(crate) use open::make_private_folder;
 pub use open::{OpenOptions, Store};
 pub use position::Position;

@@ -84,7 +84,7 @@ fn settings(options: &OpenOptions) -> Result<Config, StoreError> {
         .with("autoinstall_known_extensions", "false")?
         .with("autoload_known_extensions", "false")?
         .with("preserve_insertion_order", "false")?
-        .with("checkpoint_threshold", "64MB")?
+        .with("checkpoint_threshold", "256MB")?
         .with("max_memory", &options.memory_max)?
         .with("threads", "2")?)
 }

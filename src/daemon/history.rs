@@ -1,0 +1,117 @@
+//! What detection asks of the store: the past of the groups that a batch touches and memory does not hold.
+//!
+//! A batch of late lines can touch thousands of groups. One statement a rule serves them all, and a call that several
+//! rules ask for is in memory once.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet};
+use crate::model::{Call, CallId, Micros, Text};
+use crate::store::{Store, StoreError, StoredAlert, WantedGroup};
+
+/// Fields of the rule language and their values, in the rule's order.
+type Pairs = Vec<(Text, Text)>;
+
+/// Answers every need of a plan.
+pub(super) fn histories(
+    store: &Store,
+    rules: &RuleSet,
+    needs: Vec<HistoryNeed>,
+) -> Result<Vec<History>, StoreError> {
+    let mut by_rule: FxHashMap<usize, Vec<HistoryNeed>> = FxHashMap::default();
+    for need in needs {
+        by_rule.entry(need.rule).or_default().push(need);
+    }
+    let mut shared: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
+    let mut answers = Vec::new();
+    for (rule, needs) in by_rule {
+        let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
+        answers.extend(of_rule(store, name, needs, &mut shared)?);
+    }
+    Ok(answers)
+}
+
+fn of_rule(
+    store: &Store,
+    rule: &str,
+    needs: Vec<HistoryNeed>,
+    shared: &mut FxHashMap<CallId, Arc<Call>>,
+) -> Result<Vec<History>, StoreError> {
+    let width = needs.first().map_or(0, |need| need.group.len());
+    let earliest_since = needs.iter().filter_map(since).min();
+    let is_whole = needs.iter().any(|need| need.whole);
+    let mut alerts: FxHashMap<Pairs, Vec<StoredAlert>> = FxHashMap::default();
+    for (mut group, alert) in store.alerts_of(rule, earliest_since.filter(|_| !is_whole))? {
+        group.truncate(width);
+        alerts.entry(group).or_default().push(alert);
+    }
+    let mut answers: Vec<(History, Option<Micros>)> = needs
+        .into_iter()
+        .map(|need| {
+            let known = alerts.get(&need.group).map_or(&[][..], Vec::as_slice);
+            let known: Vec<KnownAlert> = known
+                .iter()
+                .filter(|alert| since(&need).is_none_or(|since| alert.last_seen >= Some(since)))
+                .map(known_alert)
+                .collect();
+            let earliest = known.iter().filter_map(|alert| alert.closing_at).min();
+            let touched = need.touched.min(earliest.unwrap_or(need.touched));
+            let from = (!need.whole).then(|| touched.minus(need.reach_micros));
+            (History { need, calls: Vec::new(), alerts: known }, from)
+        })
+        .collect();
+    let wanted: Vec<WantedGroup<'_>> = answers
+        .iter()
+        .map(|(answer, from)| WantedGroup { group: &answer.need.group, from: *from })
+        .collect();
+    let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
+    let fields: Vec<Text> = answers.first().map_or_else(Vec::new, |(answer, _)| {
+        answer.need.group.iter().map(|(field, _)| Text::clone(field)).collect()
+    });
+    for call in store.calls_of(&wanted)? {
+        let Some(key) = fields.iter().map(|field| value_of(&call, field)).collect() else {
+            continue;
+        };
+        let call = shared.entry(call.id).or_insert_with(|| Arc::new(call));
+        calls.entry(key).or_default().push(Arc::clone(call));
+    }
+    for (answer, _) in &mut answers {
+        let key: Vec<Text> =
+            answer.need.group.iter().map(|(_, value)| Text::clone(value)).collect();
+        answer.calls = calls.remove(&key).unwrap_or_default();
+    }
+    Ok(answers.into_iter().map(|(answer, _)| answer).collect())
+}
+
+/// From when on alerts matter; none: all of them.
+fn since(need: &HistoryNeed) -> Option<Micros> {
+    (!need.whole).then(|| need.touched.minus(need.reach_micros))
+}
+
+fn known_alert(alert: &StoredAlert) -> KnownAlert {
+    KnownAlert {
+        id: alert.id,
+        closing: alert.closing,
+        closing_at: alert.closing_at,
+        first_seen: alert.first_seen,
+        last_seen: alert.last_seen,
+        count: alert.count,
+    }
+}
+
+/// A call's value of a field that rules may group by.
+fn value_of(call: &Call, field: &str) -> Option<Text> {
+    match field {
+        "principal" => call.principal.clone(),
+        "client" => call.client.clone(),
+        "actor" => Some(Text::clone(&call.actor)),
+        "tenant" => call.tenant.clone(),
+        "session" => Some(Text::clone(&call.session)),
+        "tool.name" => Some(Text::clone(&call.tool)),
+        "tool.server" => call.server.clone(),
+        "code" => Some(Text::clone(&call.code)),
+        _ => None,
+    }
+}
