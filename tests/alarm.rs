@@ -63,6 +63,30 @@ fn history_is_not_mailed_but_what_came_while_the_daemon_was_down_is() {
     assert!(mails[0].contains("2026-11-21"), "{}", mails[0]);
 }
 
+#[test]
+fn an_attack_that_goes_on_after_the_installation_is_mailed() {
+    let server = RealSmtp::start();
+    let home = tempfile::tempdir().unwrap();
+    let config = write_config(home.path(), server.port, &server);
+    let logs = home.path().join("logs");
+    fs::create_dir_all(logs.join("tickets")).unwrap();
+    let file = logs.join("tickets/audit.jsonl");
+    fs::write(&file, ATTACK).unwrap();
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from meta where name = 'history_read_at'", 1);
+    assert!(server.mails().is_empty());
+
+    // The same session writes outward once more: the alert is the one of before, the news is not.
+    let again = ATTACK.lines().find(|line| line.contains("post_comment")).unwrap();
+    let again = again.replace("08:00:09.9", "08:00:20.9");
+    let mut log = fs::OpenOptions::new().append(true).open(&file).unwrap();
+    log.write_all(format!("{again}\n").as_bytes()).unwrap();
+    daemon.await_count("select count(*) from delivery_log where outcome = 'sent'", 1);
+    daemon.await_count("select count(*) from alerts", 1);
+    assert_eq!(server.mails().len(), 1);
+}
+
 fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
     let password = home.join("password");
     let mut file =

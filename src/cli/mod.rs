@@ -105,6 +105,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     start_log(&cli.common);
+    if !matches!(cli.command, Command::Simulate(_)) {
+        // Whatever is written beside the logs (database, its log, journal, token, socket) is for its owner alone.
+        rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    }
     let mut out = BufWriter::new(std::io::stdout().lock());
     let done = dispatch(cli.command, &cli.common, &mut out)
         .and_then(|code| Ok(out.flush().map(|()| code)?));

@@ -44,6 +44,8 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let reader = pipeline.reader();
     let mut alerts =
         reader.alerts(&AlertFilter { with_evidence: true, ..AlertFilter::default() })?;
+    // What a batch's end made look like an alert for a moment is none.
+    alerts.retain(|alert| alert.retracted.is_none());
     alerts.sort_by(|left, right| {
         (left.first_seen, &left.rule, left.id).cmp(&(right.first_seen, &right.rule, right.id))
     });

@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::daemon::{Setup, now};
 use crate::detect::{RuleSet, merge, shipped};
 use crate::store::OpenOptions;
+pub(super) use crate::store::beside;
 use crate::tail::TailConfig;
 
 pub(super) fn pipeline(
@@ -43,7 +44,7 @@ pub(super) fn open_options(config: &Config, database: &Path) -> OpenOptions {
 
 /// The journal of a database lies beside it.
 pub(super) fn journal_path(database: &Path) -> PathBuf {
-    database.with_extension("journal.jsonl")
+    beside(database, ".journal.jsonl")
 }
 
 /// Every folder that is missing is told at once.

@@ -3,7 +3,7 @@
 //! The socket can be used by whoever may read the database, and by nobody else.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -55,15 +55,17 @@ pub enum Tell {
 
 /// Where the socket of a database lies.
 pub fn socket_path(database: &Path) -> PathBuf {
-    database.with_extension("sock")
+    crate::store::beside(database, ".sock")
 }
 
 /// Listens; a left-over socket of a daemon that was killed is taken over, for the database's lock is already ours.
 pub(super) fn bind(database: &Path) -> io::Result<UnixListener> {
     let path = socket_path(database);
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+    if let Ok(found) = std::fs::symlink_metadata(&path) {
+        if !found.file_type().is_socket() {
+            return Err(io::Error::other(format!("{} is in the way", path.display())));
+        }
+        std::fs::remove_file(&path)?;
     }
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;

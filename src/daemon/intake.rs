@@ -93,7 +93,7 @@ impl Intake {
         Self { tail, parser, queues: BTreeMap::new(), known, moved: Vec::new(), must_rewind: false }
     }
 
-    /// Looks at the files. With `is_history`, what they hold now is marked as history.
+    /// Looks at the files. With `is_history`, what they hold now and was not read before is marked as history.
     pub(super) fn scan(&mut self, now: Micros, is_history: bool) -> ScanReport {
         let report = self.tail.scan(now);
         for event in &report.events {
@@ -108,7 +108,9 @@ impl Intake {
         }
         if is_history {
             for status in self.tail.status() {
-                self.known.entry(status.generation).or_default().history_until = status.size;
+                // Of what was stored before an interruption, the boundary is known.
+                let new = Known { history_until: status.size, ..Known::default() };
+                self.known.entry(status.generation).or_insert(new);
             }
         }
         report

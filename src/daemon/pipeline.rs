@@ -45,7 +45,9 @@ pub(crate) struct Pipeline {
     rules: Arc<RuleSet>,
     lines: Lines,
     mail: Option<Arc<MailConfig>>,
-    /// True until the first look at the files of a new database: what they hold then is history.
+    /// True until all that the logs held when the database was made is stored; an interruption does not end it.
+    is_history_pending: bool,
+    /// True until the first look at the files since the start.
     is_first_look: bool,
 }
 
@@ -88,7 +90,8 @@ impl Pipeline {
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),
             mail: setup.mail.clone(),
-            is_first_look: store.is_new(),
+            is_history_pending: store.is_history_pending()?,
+            is_first_look: true,
             store,
         })
     }
@@ -109,8 +112,9 @@ impl Pipeline {
 
     /// Bytes that the files hold beyond what is stored.
     pub(crate) fn unread_bytes(&self) -> u64 {
-        let unread = |status: SourceStatus| status.size.saturating_sub(status.committed);
-        self.intake.status().into_iter().map(unread).sum()
+        let unread = |status: &SourceStatus| status.size.saturating_sub(status.committed);
+        let status = self.intake.status();
+        status.iter().filter(|status| status.state != SourceState::Gone).map(unread).sum()
     }
 
     pub(crate) fn status(&self) -> Vec<SourceStatus> {
@@ -124,9 +128,8 @@ impl Pipeline {
 
     /// Looks at the files.
     pub(crate) fn look(&mut self, now: Micros) -> ScanReport {
-        let report = self.intake.scan(now, self.is_first_look);
-        self.is_first_look = false;
-        report
+        let is_history = self.is_history_pending && std::mem::take(&mut self.is_first_look);
+        self.intake.scan(now, is_history)
     }
 
     /// Reads the unterminated ends of files that nobody writes to any more.
@@ -139,6 +142,9 @@ impl Pipeline {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
         if cut.cursors.is_empty() {
             self.intake.commit(&cut);
+            if std::mem::take(&mut self.is_history_pending) {
+                self.store.end_history(now)?;
+            }
             return Ok(None);
         }
         let outcome = {
@@ -216,11 +222,11 @@ impl Pipeline {
         for change in changes {
             match change {
                 AlertChange::Set { alert, is_new, replaces } => {
-                    if is_new {
-                        self.owe_mail(&alert, now, batch);
-                    }
+                    self.owe_mail(&alert, is_new, &replaces, now, batch)?;
                     let mut stored = replaces.clone();
-                    stored.extend((!is_new).then_some(alert.id));
+                    // One that was retracted and comes again has its lines, which the logs may have lost.
+                    stored
+                        .extend((!is_new || self.store.knows_alert(alert.id)?).then_some(alert.id));
                     let (intake, reader) = (&mut self.intake, &self.reader);
                     let evidence = self.lines.views(&alert, &stored, &paths, intake, reader)?;
                     batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
@@ -231,14 +237,30 @@ impl Pipeline {
         Ok(())
     }
 
-    /// A mail for every recipient, where the alert is grave enough and rests on at least one line that is news.
-    fn owe_mail(&self, alert: &Alert, now: Micros, batch: &mut Batch) {
-        let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else { return };
+    /// A mail for every recipient, where the alert is grave enough, rests on at least one line that is news, and was
+    /// not mailed under this or a former id. An alert on history is mailed when news comes to it.
+    fn owe_mail(
+        &self,
+        alert: &Alert,
+        is_new: bool,
+        former: &[AlertId],
+        now: Micros,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else {
+            return Ok(());
+        };
         let mut records = alert.evidence.iter().flat_map(|evidence| {
             evidence.call.sightings.iter().flat_map(|sighting| &sighting.steps)
         });
         if records.all(|step| self.intake.is_history(step.record)) {
-            return;
+            return Ok(());
+        }
+        if !is_new {
+            let ids: Vec<AlertId> = former.iter().copied().chain([alert.id]).collect();
+            if self.store.is_mail_owed(&ids)? {
+                return Ok(());
+            }
         }
         batch.outbox.extend(mail.recipients().map(|recipient| OutboxItem {
             id: 0,
@@ -248,6 +270,7 @@ impl Pipeline {
             created_at: now,
             attempts: 0,
         }));
+        Ok(())
     }
 
     pub(crate) fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {

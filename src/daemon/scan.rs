@@ -29,6 +29,9 @@ pub struct Progress {
     pub rejects: u64,
 }
 
+/// Rounds of looking and reading, so that a pass ends even where files never stop growing.
+const LOOKS_MAX: usize = 8;
+
 /// Reads everything that is there to its end.
 pub(crate) fn scan(
     pipeline: &mut Pipeline,
@@ -45,21 +48,28 @@ pub(crate) fn scan(
         ..ScanOutcome::default()
     };
     let total = pipeline.unread_bytes();
-    while let Some(step) = pipeline.step(now())? {
-        outcome.records += step.records;
-        outcome.rejects += step.rejects;
-        outcome.bytes += step.bytes;
-        on_progress(Progress {
-            done: outcome.bytes,
-            total,
-            records: outcome.records,
-            rejects: outcome.rejects,
-        });
-    }
-    // What went wrong while reading shows in another look.
-    for problem in pipeline.look(now()).problems {
-        outcome.is_partial |= is_loss(problem.kind);
-        outcome.problems.push((problem.path.display().to_string(), problem.message));
+    // What went wrong while reading, and files that moved meanwhile, show in another look.
+    for _ in 0..LOOKS_MAX {
+        let mut is_done = true;
+        while let Some(step) = pipeline.step(now())? {
+            is_done = false;
+            outcome.records += step.records;
+            outcome.rejects += step.rejects;
+            outcome.bytes += step.bytes;
+            on_progress(Progress {
+                done: outcome.bytes,
+                total,
+                records: outcome.records,
+                rejects: outcome.rejects,
+            });
+        }
+        for problem in pipeline.look(now()).problems {
+            outcome.is_partial |= is_loss(problem.kind);
+            outcome.problems.push((problem.path.display().to_string(), problem.message));
+        }
+        if is_done {
+            break;
+        }
     }
     outcome.files = pipeline.status().len() as u64;
     outcome.unfinished_bytes = pipeline.unread_bytes();

@@ -13,7 +13,6 @@ pub struct Store {
     /// The number of the last committed batch; rows carry it.
     pub(super) seq: u64,
     reader: Reader,
-    is_new: bool,
     hash_key: [u8; 32],
 }
 
@@ -36,8 +35,9 @@ impl Store {
         if !options.create && !path.exists() {
             return Err(StoreError::Missing { path: path.clone() });
         }
-        let is_new = !path.exists();
-        if is_new && let Some(folder) = path.parent() {
+        if !path.exists()
+            && let Some(folder) = path.parent()
+        {
             make_private_folder(folder)?;
         }
         let mut connection = Connection::open_with_flags(path, settings(options)?)
@@ -49,7 +49,7 @@ impl Store {
         let hash_key = hash_key(&connection, options.now)?;
         let seq = last_seq(&connection)?;
         let reader = Reader::new(connection.try_clone()?, path.clone());
-        Ok(Self { connection, seq, reader, is_new, hash_key })
+        Ok(Self { connection, seq, reader, hash_key })
     }
 
     /// A handle for reading.
@@ -57,9 +57,17 @@ impl Store {
         self.reader.clone()
     }
 
-    /// True when this opening made the database: what the logs hold now is history.
-    pub const fn is_new(&self) -> bool {
-        self.is_new
+    /// True until everything that was there when the database was made is stored: what the logs hold is history.
+    pub fn is_history_pending(&self) -> Result<bool, StoreError> {
+        let sql = "select count(*) = 0 from meta where name = 'history_read_at'";
+        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
+    }
+
+    /// Notes that history is read: what comes from now on is news.
+    pub fn end_history(&mut self, now: Micros) -> Result<(), StoreError> {
+        let sql = "insert into meta values ('history_read_at', ?)";
+        self.connection.execute(sql, [now.to_rfc3339()])?;
+        Ok(())
     }
 
     /// The key of this database's argument hashes.
@@ -84,6 +92,7 @@ fn settings(options: &OpenOptions) -> Result<Config, StoreError> {
         .with("autoinstall_known_extensions", "false")?
         .with("autoload_known_extensions", "false")?
         .with("preserve_insertion_order", "false")?
+        // Each checkpoint compresses the last row group anew: a larger log made a backfill a fifth faster.
         .with("checkpoint_threshold", "256MB")?
         .with("max_memory", &options.memory_max)?
         .with("threads", "2")?)
@@ -102,6 +111,13 @@ fn explain_open(path: &Path, reason: duckdb::Error) -> StoreError {
     StoreError::Open { path: path.to_path_buf(), reason }
 }
 
+/// A file that belongs to a database: the database's whole name with a suffix, so that no two databases share one.
+pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
 /// Makes a folder, and those above it, that only its owner can look into; one that is there stays as it is.
 pub(crate) fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::DirBuilderExt;
@@ -118,7 +134,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<(), StoreError> {
 /// The database holds what agents did with customer data: nobody else on the machine may read it.
 fn make_private_file(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
-    for file in [path.to_path_buf(), path.with_extension("duckdb.wal")] {
+    for file in [path.to_path_buf(), beside(path, ".wal")] {
         if file.exists()
             && let Err(error) =
                 std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600))
