@@ -10,6 +10,8 @@ mod alarm;
 mod bad_input;
 /// The dashboard in a real browser.
 mod browser;
+/// Lines longer than a read.
+mod long_lines;
 /// Mails as a real mail server gets them.
 mod mail;
 /// Small logs with the alerts they must raise, in every order.

@@ -20,6 +20,8 @@ const READ_AHEAD_BYTES: usize = 32 << 20;
 /// Bytes read ahead of one file, at least and at most.
 const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Reads in a row that give nothing because one line takes them all; the next round goes on.
+const READS_MAX: usize = 64;
 /// How far a time is looked for when the first lines of a file have none.
 const TIMELESS_BYTES_MAX: u64 = 4 << 20;
 
@@ -122,6 +124,11 @@ impl Intake {
             let chunk = self.tail.finish(generation);
             self.parse(&chunk, now);
         }
+    }
+
+    /// True while files hold complete lines that were not handed out.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.tail.pending().is_empty()
     }
 
     pub(super) fn status(&self) -> Vec<SourceStatus> {
@@ -267,6 +274,7 @@ impl Intake {
     /// Reads ahead where the queue is empty. Lines without a time wait for the first one that has it.
     fn fill(&mut self, generation: u64, chunk_bytes: usize, now: Micros) {
         let mut timeless_bytes = 0;
+        let mut reads = 0;
         loop {
             let queue = self.queues.get(&generation);
             let first = queue.and_then(|queue| queue.entries.front());
@@ -277,6 +285,11 @@ impl Intake {
             }
             let chunk = self.tail.read(generation, chunk_bytes);
             if chunk.items.is_empty() {
+                // A line longer than a chunk takes several reads, and gives nothing before the last.
+                if self.tail.is_pending(generation) && reads < READS_MAX {
+                    reads += 1;
+                    continue;
+                }
                 return;
             }
             timeless_bytes += chunk.end - chunk.start;

@@ -23,6 +23,9 @@ use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfi
 /// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
 const BATCH_LINES_MAX: usize = 50_000;
 
+/// Rounds without anything to store before the next look at the files: enough for an endless line of 4 TiB.
+const EMPTY_ROUNDS_MAX: usize = 4096;
+
 /// Everything a pipeline is built from, and built again from after a fault of the database.
 #[derive(Clone)]
 pub(crate) struct Setup {
@@ -49,6 +52,8 @@ pub(crate) struct Pipeline {
     is_history_pending: bool,
     /// True until the first look at the files since the start.
     is_first_look: bool,
+    /// Rounds in a row that gave nothing to store though files hold more.
+    empty_rounds: usize,
 }
 
 /// What one batch did.
@@ -92,6 +97,7 @@ impl Pipeline {
             mail: setup.mail.clone(),
             is_history_pending: store.is_history_pending()?,
             is_first_look: true,
+            empty_rounds: 0,
             store,
         })
     }
@@ -142,11 +148,18 @@ impl Pipeline {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
         if cut.cursors.is_empty() {
             self.intake.commit(&cut);
+            // In the middle of a very long line there is nothing to store yet, and more to read.
+            if self.intake.is_pending() && self.empty_rounds < EMPTY_ROUNDS_MAX {
+                self.empty_rounds += 1;
+                return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
+            }
+            self.empty_rounds = 0;
             if std::mem::take(&mut self.is_history_pending) {
                 self.store.end_history(now)?;
             }
             return Ok(None);
         }
+        self.empty_rounds = 0;
         let outcome = {
             let loaded = self.load(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)

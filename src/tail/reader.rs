@@ -33,6 +33,11 @@ impl Tail {
         self.sources.values().filter(|source| source.is_pending()).map(|s| s.generation).collect()
     }
 
+    /// Whether the generation has unread bytes which may hold complete lines.
+    pub fn is_pending(&self, generation: u64) -> bool {
+        self.sources.get(&generation).is_some_and(Source::is_pending)
+    }
+
     /// Reads on: about `bytes_max` bytes of complete lines from the read position, more only to
     /// complete one line. A chunk without items says that there is none now; a problem with the
     /// file shows in the next scan.
