@@ -141,14 +141,17 @@ pub(super) fn opening(bytes: &[u8]) -> Option<[u8; 16]> {
 /// Whether two files that begin with these bytes must be copies of each other: they are long
 /// enough, or hold a time.
 pub(super) fn is_distinctive(head: &[u8]) -> bool {
+    head.len() >= DISTINCTIVE_BYTES || holds_time(head)
+}
+
+/// Whether something that looks like a time stands in the bytes.
+pub(super) fn holds_time(head: &[u8]) -> bool {
     let are_digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
     let is_clock = |part: &[u8]| match part {
         [hours @ .., b':', tens, ones] => are_digits(hours) && are_digits(&[*tens, *ones]),
         _ => false,
     };
-    head.len() >= DISTINCTIVE_BYTES
-        || head.windows(5).any(is_clock)
-        || head.windows(10).any(are_digits)
+    head.windows(5).any(is_clock) || head.windows(10).any(are_digits)
 }
 
 /// Reads `length` bytes from `offset` on, fewer only where the file ends.

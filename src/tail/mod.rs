@@ -18,8 +18,8 @@
 //! - Changes to bytes already read show only in the first 4096 of the file and in the 256 before
 //!   the position.
 //! - A copy beside a file that is still there is not read again as far as both agree. Copies are
-//!   recognised by their content, if there are at least 64 bytes of it or a time in it; other short
-//!   files are read on their own.
+//!   recognised by their content: by a time in it, within a stream also by 64 bytes, elsewhere by
+//!   4096. Other files that are alike are each read.
 //! - Of two files that first differ before anything of either was read, both are read in full.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.

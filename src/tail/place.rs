@@ -9,7 +9,8 @@ use std::io;
 use super::Tail;
 use super::discover::{Found, outside};
 use super::identity::{
-    Anchor, HEAD_BYTES, Head, Stamp, first_half, is_distinctive, key_and_stamp, opening, read_up_to,
+    Anchor, HEAD_BYTES, Head, Stamp, first_half, holds_time, is_distinctive, key_and_stamp,
+    opening, read_up_to,
 };
 use super::open::OpenError;
 use super::report::{Event, Problem, SourceState};
@@ -257,7 +258,12 @@ impl Tail {
             return Ok(Some(Origin::Unclear));
         }
         let head = usize::try_from(common.bytes).unwrap_or(HEAD_BYTES).min(stranger.head.len());
-        if !is_distinctive(stranger.head.get(..head).unwrap_or_default()) {
+        // Two living logs of different names may well begin alike where lines have no time: to take one for a copy
+        // would lose what it says. Within a stream, copies are what rotations make.
+        let is_akin = *source.stream == *stranger.found.stream;
+        let head = stranger.head.get(..head).unwrap_or_default();
+        let is_long = common.bytes >= HEAD_BYTES as u64;
+        if !(is_long || holds_time(head) || (is_akin && is_distinctive(head))) {
             return Ok(None);
         }
         if common.bytes >= stranger.stamp.size {

@@ -285,3 +285,14 @@ fn a_file_that_begins_like_a_deleted_one_but_has_no_time_is_read() {
     bench.catch_up();
     assert_eq!(bench.lines().len(), 3);
 }
+
+#[test]
+fn two_living_logs_that_begin_alike_and_have_no_times_are_both_read() {
+    let mut bench = Bench::new();
+    let line = "{\"actor\":\"client\",\"tool\":\"get_x\",\"args\":{\"a\":1},\"outcome\":\"ASK\",\"id\":\"r\"}\n";
+    bench.append("a.jsonl", line);
+    bench.catch_up();
+    bench.append("b.jsonl", line);
+    bench.catch_up();
+    assert_eq!(bench.lines().len(), 2);
+}
