@@ -1,22 +1,19 @@
 //! Tool names as logs write them: namespace and bare name, and the wildcards that entries match
 //! them with.
 
+use crate::model::bare_tool;
+
 /// Splits a logged tool name into its namespace and its bare name: `mcp__files__read_file`,
 /// `files.read_file`, `files/read_file` and `files:read_file` all give `files` and `read_file`. The
 /// bare name is the one that records are joined by; a name that is all namespace stays whole.
 pub(super) fn split(tool: &str) -> (Option<&str>, &str) {
-    let (prefix, rest) = match tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
-        Some((server, rest)) => (Some(server), rest),
-        None => (None, tool),
+    let bare = bare_tool(tool);
+    let prefix = tool.strip_suffix(bare).unwrap_or_default();
+    let server = match prefix.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {
+        Some((server, _)) => server,
+        None => prefix.strip_suffix(['.', '/', ':']).unwrap_or_default(),
     };
-    let (inner, bare) = match rest.rsplit_once(['.', '/', ':']) {
-        Some((server, bare)) => (Some(server), bare),
-        None => (None, rest),
-    };
-    if bare.is_empty() {
-        return (None, tool);
-    }
-    (prefix.or(inner).filter(|server| !server.is_empty()), bare)
+    (Some(server).filter(|server| !server.is_empty()), bare)
 }
 
 /// True when `name` fits `pattern`, in which `*` stands for any run of characters, the empty one
@@ -51,6 +48,10 @@ mod tests {
             ("files/read_file", (Some("files"), "read_file")),
             ("files:read_file", (Some("files"), "read_file")),
             ("mcp__proxy__files.read_file", (Some("proxy"), "read_file")),
+            ("a.b.read_file", (Some("a.b"), "read_file")),
+            ("mcp__a.b__read_file", (Some("a.b"), "read_file")),
+            ("mcp__a.read_file", (Some("mcp__a"), "read_file")),
+            ("mcp____files.read_file", (None, "read_file")),
             ("mcp__read_file", (None, "mcp__read_file")),
             ("files.", (None, "files.")),
             ("mcp__files__", (None, "mcp__files__")),
@@ -78,6 +79,17 @@ mod tests {
             ("*", "", true),
         ] {
             assert_eq!(matches(pattern, name), expected, "{pattern} on {name}");
+        }
+    }
+
+    proptest::proptest! {
+        /// A label found for a call has to be one of the tool that the call was joined by.
+        #[test]
+        fn the_catalogue_and_the_join_agree_on_the_bare_name(tool in "(mcp__)?[a./:_]{0,12}") {
+            let (namespace, bare) = split(&tool);
+            proptest::prop_assert_eq!(bare, bare_tool(&tool));
+            let rest = tool.strip_suffix(bare).unwrap();
+            proptest::prop_assert!(namespace.is_none_or(|namespace| rest.contains(namespace)));
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn build(joined: &Joined<'_>, occurrence: usize) -> Call {
         ran: ran(&units),
         args: shown.map(|record| record.args.clone()).unwrap_or_default(),
         flags: flags(&units),
-        also: units.iter().flat_map(|unit| unit.base.also.iter().cloned()).collect(),
+        also: units.iter().flat_map(|unit| unit.told.also.iter().cloned()).collect(),
         request_id: first_of(|record| record.request_id.as_ref()),
         group_id: first_of(|record| record.group_id.as_ref()),
         trace_id: first_of(|record| record.trace_id.as_ref()),
@@ -61,7 +61,7 @@ pub(super) fn build(joined: &Joined<'_>, occurrence: usize) -> Call {
 }
 
 /// An explicit session id, else (principal, client), else the stream. Traces join records, not sessions.
-fn session_key(
+pub(super) fn session_key(
     explicit: Option<Text>,
     principal: Option<&Text>,
     client: Option<&Text>,
@@ -76,12 +76,12 @@ fn session_key(
 }
 
 fn first_known(units: &[&Unit], field: fn(&Record) -> Option<&Text>) -> Option<Text> {
-    units.iter().find_map(|unit| field(&unit.base)).cloned()
+    units.iter().find_map(|unit| field(&unit.told)).cloned()
 }
 
 /// What the witness nearest to the work knows.
 fn nearest_known(units: &[&Unit], field: fn(&Record) -> Option<f64>) -> Option<f64> {
-    units.iter().rev().find_map(|unit| field(&unit.base))
+    units.iter().rev().find_map(|unit| field(&unit.told))
 }
 
 /// Who decides is client, gateway or proxy; a refusal by any of them outweighs another's approval.
@@ -119,7 +119,7 @@ fn ask_to_answer_ms(unit: &Unit) -> Option<f64> {
 
 fn flags(units: &[&Unit]) -> Vec<Text> {
     let mut flags: Vec<Text> =
-        units.iter().flat_map(|unit| unit.base.flags.iter().cloned()).collect();
+        units.iter().flat_map(|unit| unit.told.flags.iter().cloned()).collect();
     flags.sort();
     flags.dedup();
     flags
@@ -152,8 +152,9 @@ fn discrepancies(units: &[&Unit]) -> Vec<Discrepancy> {
 
 fn disagreement(upper: &Unit, lower: &Unit) -> Option<Discrepancy> {
     for (refuser, runner) in [(upper, lower), (lower, upper)] {
-        let tied = refuser.base.trace_id.is_some() && refuser.base.trace_id == runner.base.trace_id
-            || agreement(&refuser.shown.args, &runner.shown.args) >= Agreement::Some;
+        let agreed = agreement(&refuser.shown.args, &runner.shown.args);
+        let tied = agreed >= Agreement::Some
+            || agreed != Agreement::Contradicts && refuser.shares_trace(runner);
         if refuser.is_refused() && runner.shows_run() && tied {
             return Some(Discrepancy::RanThoughDenied {
                 denied_by: refuser.witness(),

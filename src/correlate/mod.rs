@@ -330,4 +330,6 @@ fn records_of(call: &Call) -> impl Iterator<Item = RecordId> {
 }
 
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;

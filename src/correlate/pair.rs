@@ -15,6 +15,8 @@ pub(super) struct Joined<'a> {
 struct Waiting<'a> {
     /// In order of time.
     units: Vec<(&'a Unit, Micros, Micros)>,
+    /// For each unit, the latest end of it and those before it.
+    reach: Vec<Micros>,
     taken: Vec<bool>,
 }
 
@@ -45,9 +47,11 @@ fn take<'a>(calls: &mut [Joined<'a>], units: Vec<&'a Unit>, clocks: &Clocks) -> 
     let mut waiting = Waiting::new(units, clocks);
     // Calls that may have run come before those that were refused, then the earliest first.
     let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_key(|index| {
+    order.sort_by_cached_key(|index| {
         let lead = calls[*index].units[0].0;
-        (lead.is_refused(), lead.at(), lead.base.id)
+        let stream = Text::clone(&lead.base.stream);
+        let at = lead.at().map(|at| at.plus(clocks.offset(&stream)));
+        (lead.is_refused(), at, stream, lead.base.id)
     });
     for pass in [
         Pass::Trace,
@@ -86,14 +90,13 @@ impl Pass {
 
     fn accepts(self, call: &Joined<'_>, unit: &Unit) -> bool {
         let lead = call.units[0].0;
-        let same_trace = call.units.iter().any(|(known, ..)| {
-            known.base.trace_id.is_some() && known.base.trace_id == unit.base.trace_id
-        });
+        let same_trace = call.units.iter().any(|(known, ..)| known.shares_trace(unit));
         match self {
-            Self::Trace => same_trace,
+            // A trace covers a whole turn, which may call one tool many times.
+            Self::Trace => same_trace && best_agreement(call, unit) != Agreement::Contradicts,
             Self::Agrees(wanted) => {
                 let both_traced =
-                    lead.base.trace_id.is_some() && unit.base.trace_id.is_some() && !same_trace;
+                    lead.told.trace_id.is_some() && unit.told.trace_id.is_some() && !same_trace;
                 // A refused call has run only where a value ties the record to it; elsewhere another call of the
                 // same tool, a moment later, would be taken for a bypass.
                 let tied = wanted >= Agreement::Some || !lead.is_refused() || unit.is_refused();
@@ -127,11 +130,18 @@ impl<'a> Waiting<'a> {
             })
             .collect();
         units.sort_by_key(|(unit, from, _)| (*from, Text::clone(&unit.base.stream), unit.base.id));
+        let reach = units
+            .iter()
+            .scan(Micros(i64::MIN), |reach, (_, _, to)| {
+                *reach = (*reach).max(*to);
+                Some(*reach)
+            })
+            .collect();
         let taken = vec![false; units.len()];
-        Self { units, taken }
+        Self { units, reach, taken }
     }
 
-    /// The earliest unit that fits, and how sure that is; the unit is taken.
+    /// The first candidate that fits, and how sure that is; the unit is taken.
     fn find(
         &mut self,
         call: &Joined<'a>,
@@ -143,24 +153,35 @@ impl<'a> Waiting<'a> {
         let offset = clocks.offset(&lead.base.stream);
         let (from, to) =
             (from.plus(offset).minus(JOIN_SLACK_MICROS), to.plus(offset).plus(JOIN_SLACK_MICROS));
-        // A nearer witness's interval may begin before the call's; those that end before it are skipped below.
-        let start = self.units.partition_point(|(_, unit_from, _)| *unit_from < from);
-        let mut candidates = (start..self.units.len())
-            .take_while(|index| self.units[*index].1 <= to)
+        let mut candidates = self
+            .candidates(from, to)
             .filter(|index| !self.taken[*index])
             .take(CANDIDATES_MAX)
             .filter(|index| {
                 let unit = self.units[*index].0;
                 agree_on_principal(call, unit) && pass.accepts(call, unit)
             });
-        let found = candidates.next()?;
-        let certainty = match pass {
-            Pass::Trace => Certainty::Exact,
-            Pass::Agrees(_) if candidates.next().is_some() => Certainty::Ambiguous,
-            Pass::Agrees(_) => Certainty::Unambiguous,
+        let (found, several) = (candidates.next()?, candidates.next().is_some());
+        drop(candidates);
+        let certainty = match (pass, several) {
+            (_, true) => Certainty::Ambiguous,
+            (Pass::Trace, false) => Certainty::Exact,
+            (Pass::Agrees(_), false) => Certainty::Unambiguous,
         };
         self.taken[found] = true;
         Some((self.units[found].0, certainty))
+    }
+
+    /// The units whose interval meets [from, to]: those that begin inside it, the earliest first, then those that began
+    /// before and last into it, the latest first. Who is nearer to the work sees a call after who is farther from it,
+    /// so to have begun before is the exception.
+    fn candidates(&self, from: Micros, to: Micros) -> impl Iterator<Item = usize> + '_ {
+        let inside = self.units.partition_point(|(_, unit_from, _)| *unit_from < from);
+        let oldest = self.reach.partition_point(|reach| *reach < from);
+        let before = oldest.max(inside.saturating_sub(CANDIDATES_MAX))..inside;
+        (inside..self.units.len())
+            .take_while(move |index| self.units[*index].1 <= to)
+            .chain(before.rev().filter(move |index| self.units[*index].2 >= from))
     }
 
     fn left(self) -> Vec<&'a Unit> {
@@ -173,7 +194,7 @@ impl<'a> Waiting<'a> {
 }
 
 fn agree_on_principal(call: &Joined<'_>, unit: &Unit) -> bool {
-    call.units.iter().all(|(known, ..)| match (&known.base.principal, &unit.base.principal) {
+    call.units.iter().all(|(known, ..)| match (&known.told.principal, &unit.told.principal) {
         (Some(left), Some(right)) => left == right,
         _ => true,
     })

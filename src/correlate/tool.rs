@@ -176,8 +176,17 @@ impl ToolState {
     fn settle_piece(&mut self, keys: &[UnitKey], clocks: &Clocks, diff: &mut Diff) {
         let mut owners: FxHashMap<RecordId, Arc<Call>> = FxHashMap::default();
         let mut seen: FxHashSet<*const Call> = FxHashSet::default();
-        let entries: Vec<(UnitKey, &Entry)> =
+        let mut entries: Vec<(UnitKey, &Entry)> =
             keys.iter().filter_map(|key| Some((*key, self.units.get(key)?))).collect();
+        // Of equal times the stream decides: generations are numbered as files are found, which is another order in
+        // a scan than in a watch.
+        entries.sort_by(|(left, one), (right, other)| {
+            (left.0, &one.unit.base.stream, left.1).cmp(&(
+                right.0,
+                &other.unit.base.stream,
+                right.1,
+            ))
+        });
         let by_record: FxHashMap<RecordId, (UnitKey, &Entry)> =
             entries.iter().map(|(key, entry)| (key.1, (*key, *entry))).collect();
         let units: Vec<&Unit> = entries.iter().map(|(_, entry)| &entry.unit).collect();

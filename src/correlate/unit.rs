@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ArgView, CallId, IdHasher, Micros, OutcomeClass, Record, RecordId, Step, Witness,
+    ArgView, CallId, IdHasher, Micros, OutcomeClass, Record, RecordId, Step, Text, Witness,
 };
 
 /// A gap between two records of one request id after which the id means another call: counters restart.
@@ -14,6 +14,8 @@ const ID_GAP_MICROS: i64 = Micros::HOUR;
 pub(super) struct Unit {
     /// The first record: it names the call if this witness leads it.
     pub(super) base: Arc<Record>,
+    /// The first record with what the others add: flags, further values, ids that it lacks, the last duration.
+    pub(super) told: Arc<Record>,
     /// The record with the fullest view of the arguments.
     pub(super) shown: Arc<Record>,
     /// All records in order; never empty.
@@ -23,7 +25,7 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn single(record: Arc<Record>) -> Self {
         let steps = vec![step_of(&record)];
-        Self { shown: Arc::clone(&record), base: record, steps }
+        Self { shown: Arc::clone(&record), told: Arc::clone(&record), base: record, steps }
     }
 
     pub(super) fn push(&mut self, record: &Arc<Record>) {
@@ -31,6 +33,11 @@ impl Unit {
             self.shown = Arc::clone(record);
         }
         self.steps.push(step_of(record));
+        fold(&mut self.told, record);
+    }
+
+    pub(super) fn shares_trace(&self, other: &Self) -> bool {
+        self.told.trace_id.is_some() && self.told.trace_id == other.told.trace_id
     }
 
     pub(super) fn witness(&self) -> Witness {
@@ -117,6 +124,53 @@ impl Unit {
 /// Error words of a gate that mean the tool was reached and answered.
 const GATE_RESULTS: [&str; 4] =
     ["tool_error", "result_too_large", "malformed_response", "protocol_error"];
+
+/// Most flags, and most further values, that a unit gathers from its records after the first.
+const GATHERED_MAX: usize = 256;
+
+/// Adds to `told` what another record of the unit says: of an id the first value counts, of the duration the last.
+pub(super) fn fold(told: &mut Arc<Record>, record: &Record) {
+    let adds =
+        ids(told).into_iter().zip(ids(record)).any(|(old, new)| old.is_none() && new.is_some())
+            || record.duration_ms.is_some_and(|duration_ms| told.duration_ms != Some(duration_ms))
+            || record.flags.iter().any(|flag| !told.flags.contains(flag))
+            || record.also.iter().any(|also| !told.also.contains(also));
+    if !adds {
+        // Most later records repeat the first, and copying it is dear.
+        return;
+    }
+    let told = Arc::make_mut(told);
+    for (told, new) in [
+        (&mut told.principal, &record.principal),
+        (&mut told.client, &record.client),
+        (&mut told.tenant, &record.tenant),
+        (&mut told.session, &record.session),
+        (&mut told.server, &record.server),
+        (&mut told.trace_id, &record.trace_id),
+    ] {
+        if told.is_none() {
+            told.clone_from(new);
+        }
+    }
+    told.duration_ms = record.duration_ms.or(told.duration_ms);
+    gather(&mut told.flags, &record.flags);
+    told.flags.sort_unstable();
+    gather(&mut told.also, &record.also);
+}
+
+/// The fields of which a unit knows the first value that any of its records has.
+fn ids(record: &Record) -> [&Option<Text>; 6] {
+    let Record { principal, client, tenant, session, server, trace_id, .. } = record;
+    [principal, client, tenant, session, server, trace_id]
+}
+
+fn gather<T: Clone + PartialEq>(known: &mut Vec<T>, more: &[T]) {
+    for new in more {
+        if known.len() < GATHERED_MAX && !known.contains(new) {
+            known.push(new.clone());
+        }
+    }
+}
 
 fn step_of(record: &Record) -> Step {
     Step {

@@ -72,6 +72,19 @@ fn over_long_fields_are_cut_and_say_so() {
     assert_eq!(record.flags, ["long-field".into()] as [Text; 1]);
 }
 
+#[test]
+fn a_record_of_the_future_is_flagged() {
+    let flags = |ts: &str| {
+        let line = format!(r#"{{"actor":"server","tool":"read","outcome":"OK","ts":"{ts}"}}"#);
+        let Parsed::Record(record) = parse(&mut parser(), line.as_bytes()) else {
+            panic!("a record")
+        };
+        record.flags
+    };
+    assert_eq!(flags("2026-12-31T00:01:01Z"), ["future".into()] as [Text; 1]);
+    assert!(flags("2026-12-31T00:00:59Z").is_empty());
+}
+
 fn find_cases(folder: &Path, cases: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

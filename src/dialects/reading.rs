@@ -124,8 +124,12 @@ impl<'a, 'p> Reading<'a, 'p> {
             if time.naive {
                 self.flag("naive-time");
             }
-            let is_future = time.at.since(now) > FUTURE_AFTER;
-            return (Some(time.at), if is_future { TimeQuality::Future } else { TimeQuality::Own });
+            if time.at.since(now) > FUTURE_AFTER {
+                // Calls carry flags and no time quality, and detection has to know.
+                self.flag("future");
+                return (Some(time.at), TimeQuality::Future);
+            }
+            return (Some(time.at), TimeQuality::Own);
         }
         (None, quality)
     }

@@ -14,6 +14,7 @@ pub use call::{Call, CallChange, Certainty, Discrepancy, JoinedBy, OrderKey, Ran
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
+pub(crate) use record::bare_tool;
 pub use record::{
     ArgValue, ArgView, Args, Dialect, Line, Record, RecordKind, Reject, TimeQuality, Witness,
 };

@@ -1,0 +1,198 @@
+//! Single defects that joining once had, each by what it did wrong.
+
+use super::tests::{arcs, one_pass, one_pass_by, record, with_id, with_path};
+use super::*;
+use crate::model::{Certainty, JoinedBy, OutcomeClass, RecordId, Sighting, Witness};
+
+fn traced(mut record: Record) -> Record {
+    record.trace_id = Some("4bf92f3577b34da6a3ce929d0e0e4736".into());
+    record
+}
+
+/// A record of a witness between client and server.
+fn between(stream: &str, offset: u64, at_ms: i64, class: OutcomeClass) -> Record {
+    let mut record = record(stream, offset, at_ms, "read", class);
+    record.witness = Witness::Gateway;
+    record.dialect = Dialect::Gate;
+    record
+}
+
+fn by_stream<'a>(call: &'a Call, stream: &str) -> Option<&'a Sighting> {
+    call.sightings.iter().find(|sighting| *sighting.stream == *stream)
+}
+
+/// Who was joined with whom, by streams.
+fn joins(calls: &[Call]) -> Vec<Vec<String>> {
+    let streams = |call: &Call| call.sightings.iter().map(|one| one.stream.to_string()).collect();
+    calls.iter().map(streams).collect()
+}
+
+#[test]
+fn the_joined_call_carries_the_future_flag_of_any_record() {
+    use OutcomeClass::{Approved, Ok};
+    let mut end = with_id(record("client", 1, 10, "read", Ok), "1");
+    end.flags = vec!["future".into()];
+    let calls = one_pass(&arcs(vec![
+        with_id(record("client", 0, 0, "read", Approved), "1"),
+        end,
+        record("server", 0, 5, "read", Ok),
+    ]));
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].flags, ["future".into()] as [Text; 1]);
+}
+
+#[test]
+fn the_number_of_a_generation_decides_no_tie() {
+    use OutcomeClass::Ok;
+    let told = |first: u64, second: u64| {
+        let numbered = |stream, generation, at| {
+            let mut record = record(stream, 0, at, "read", Ok);
+            record.id = RecordId { generation, offset: 0, index: 0 };
+            record
+        };
+        joins(&one_pass(&arcs(vec![
+            numbered("client-a", first, 0),
+            numbered("client-b", second, 0),
+            numbered("server", 9, 1),
+        ])))
+    };
+    assert_eq!(told(1, 2), [vec!["client-a", "server"], vec!["client-b"]]);
+    assert_eq!(told(2, 1), told(1, 2));
+}
+
+#[test]
+fn a_trace_of_several_calls_ties_no_run_to_another_calls_denial() {
+    use OutcomeClass::{Denied, Ok};
+    let (a, b) = (1, 2);
+    let calls = one_pass(&arcs(vec![
+        traced(with_id(with_path(record("client", 0, 0, "delete", Denied), a), "1")),
+        traced(with_id(with_path(record("client", 1, 100, "delete", Ok), b), "2")),
+        traced(with_path(record("server", 0, 50, "delete", Ok), b)),
+        traced(with_path(record("server", 1, 150, "delete", Ok), b)),
+    ]));
+    assert!(calls.iter().all(|call| call.discrepancies.is_empty()), "{calls:?}");
+    assert_eq!(joins(&calls), [vec!["client"], vec!["client", "server"], vec!["server"]]);
+}
+
+#[test]
+fn a_trace_is_exact_only_for_a_single_candidate() {
+    use OutcomeClass::Ok;
+    let client = traced(record("client", 0, 0, "read", Ok));
+    let server = |offset| traced(record("server", offset, 10, "read", Ok));
+    let how = |calls: &[Call]| {
+        let joined = by_stream(&calls[0], "server").unwrap();
+        (joined.joined_by, joined.certainty)
+    };
+    let one = one_pass(&arcs(vec![client.clone(), server(0)]));
+    assert_eq!(how(&one), (JoinedBy::Trace, Certainty::Exact));
+    let two = one_pass(&arcs(vec![client, server(0), server(1)]));
+    assert_eq!(how(&two), (JoinedBy::Trace, Certainty::Ambiguous));
+}
+
+#[test]
+fn what_later_records_of_a_unit_say_reaches_the_call() {
+    use OutcomeClass::{Approved, Ok};
+    let first = with_id(record("client", 0, 0, "read", Approved), "1");
+    let plain = with_id(record("client", 1, 10, "read", Ok), "1");
+    let mut telling = traced(plain.clone());
+    telling.duration_ms = Some(7.0);
+    telling.principal = Some("ann".into());
+    telling.client = Some("desk".into());
+    telling.tenant = Some("acme".into());
+    telling.session = Some("s1".into());
+    telling.server = Some("files".into());
+    telling.flags = vec!["naive-time".into()];
+    telling.also = vec![("tool.name".into(), "delete".into())];
+    let bare = one_pass(&arcs(vec![first.clone(), plain])).remove(0);
+    let call = one_pass(&arcs(vec![first, telling.clone()])).remove(0);
+    assert_eq!(call.id, bare.id, "the first record alone names the call");
+    assert_eq!(call.duration_ms, telling.duration_ms);
+    assert_eq!(call.principal, telling.principal);
+    assert_eq!(call.client, telling.client);
+    assert_eq!(call.tenant, telling.tenant);
+    assert_eq!(Some(call.session), telling.session);
+    assert_eq!(call.server, telling.server);
+    assert_eq!(call.trace_id, telling.trace_id);
+    assert_eq!(call.flags, telling.flags);
+    assert_eq!(call.also, telling.also);
+}
+
+#[test]
+fn the_first_principal_and_the_last_duration_of_a_unit_count() {
+    use OutcomeClass::{Approved, Ok};
+    let told = |offset, class, principal: &str, duration_ms| {
+        let mut record = with_id(record("client", offset, 0, "read", class), "1");
+        record.principal = Some(principal.into());
+        record.duration_ms = Some(duration_ms);
+        record
+    };
+    let calls = one_pass(&arcs(vec![told(0, Approved, "ann", 1.0), told(1, Ok, "bob", 2.0)]));
+    assert_eq!((calls[0].principal.as_deref(), calls[0].duration_ms), (Some("ann"), Some(2.0)));
+}
+
+#[test]
+fn a_clocks_offset_is_added_to_its_streams_times() {
+    use OutcomeClass::Ok;
+    // The server's clock is eight seconds behind.
+    let records =
+        arcs(vec![record("client", 0, 10_000, "read", Ok), record("server", 0, 2_000, "read", Ok)]);
+    let calls = |offset_seconds: i64| {
+        let offset = ("server".into(), offset_seconds * Micros::SECOND);
+        one_pass_by(Clocks::new([offset]), &records)
+    };
+    assert_eq!(calls(0).len(), 2);
+    assert_eq!(calls(-8).len(), 2);
+    let joined = calls(8);
+    assert_eq!(joined.len(), 1);
+    assert_eq!(joined[0].at, Some(Micros(10_000_000)), "the log's own time stays");
+}
+
+#[test]
+fn who_was_first_is_told_by_the_common_clock() {
+    use OutcomeClass::Ok;
+    let records = arcs(vec![
+        record("client-late", 0, 0, "read", Ok),
+        record("client-true", 0, 1_000, "read", Ok),
+        record("server", 0, 1_500, "read", Ok),
+    ]);
+    let with_server = |clocks| {
+        let calls = one_pass_by(clocks, &records);
+        let joined = calls.into_iter().find(|call| by_stream(call, "server").is_some());
+        joined.map(|call| call.stream.to_string())
+    };
+    assert_eq!(with_server(Clocks::default()).as_deref(), Some("client-late"));
+    let behind = Clocks::new([("client-late".into(), 3 * Micros::SECOND)]);
+    assert_eq!(with_server(behind).as_deref(), Some("client-true"));
+}
+
+#[test]
+fn a_nearer_witness_may_have_begun_before_the_call() {
+    use OutcomeClass::{Approved, Ok};
+    let gate = |offset, at, class| with_id(between("gate", offset, at, class), "g");
+    let calls = one_pass(&arcs(vec![
+        gate(0, 0, Approved),
+        record("client", 0, 30_000, "read", Ok),
+        gate(1, 60_000, Ok),
+    ]));
+    assert_eq!(joins(&calls), [vec!["client", "gate"]]);
+}
+
+#[test]
+fn one_that_ended_before_the_call_is_no_candidate() {
+    use OutcomeClass::{Approved, Ok};
+    let gate = |id: &str, offset, at, class| with_id(between("gate", offset, at, class), id);
+    let calls = one_pass(&arcs(vec![
+        // The long one lets the search begin far back, among those that are over.
+        gate("long", 0, 0, Approved),
+        gate("over", 1, 1_000, Approved),
+        gate("over", 2, 2_000, Ok),
+        record("client", 0, 30_000, "read", Ok),
+        gate("inside", 3, 30_100, Ok),
+        gate("long", 4, 60_000, Ok),
+    ]));
+    assert_eq!(calls.len(), 3);
+    let joined = calls.iter().find(|call| call.sightings.len() == 2).unwrap();
+    let gate = by_stream(joined, "gate").unwrap();
+    assert_eq!(gate.steps[0].record.offset, 3, "who began inside comes before who began earlier");
+    assert_eq!(gate.certainty, Certainty::Ambiguous);
+}
