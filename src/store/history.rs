@@ -30,6 +30,9 @@ pub struct WantedGroup<'a> {
     pub from: Option<Micros>,
 }
 
+/// Fields of the rule language and their values, in the rule's order.
+type Pairs = Vec<(Text, Text)>;
+
 /// An alert as the detection needs to know it again.
 #[derive(Clone, Debug)]
 pub struct StoredAlert {
@@ -62,11 +65,12 @@ impl Store {
         let columns: Vec<&str> =
             first.group.iter().filter_map(|(field, _)| column_of(field)).collect();
         self.want(&columns, wanted)?;
-        let equal: String = columns
+        let equal: Vec<String> = columns
             .iter()
             .enumerate()
             .map(|(number, column)| format!(" and call_now.{column} = wanted.value_{number}"))
             .collect();
+        let equal = equal.concat();
         // The earliest start restricts the scan before the join looks at each group's own.
         let from = wanted.iter().map(|group| group.from).min().flatten();
         let mut statement = self.connection.prepare(&format!(
@@ -81,8 +85,9 @@ impl Store {
 
     /// Puts the wanted groups into a temporary table, which no other connection sees and no file holds.
     fn want(&self, columns: &[&str], wanted: &[WantedGroup<'_>]) -> Result<(), StoreError> {
-        let values: String =
+        let values: Vec<String> =
             (0..columns.len()).map(|number| format!("value_{number} varchar, ")).collect();
+        let values = values.concat();
         self.connection.execute_batch(&format!(
             "create or replace temp table wanted ({values} since timestamp)"
         ))?;
@@ -115,7 +120,7 @@ impl Store {
         &self,
         rule: &str,
         since: Option<Micros>,
-    ) -> Result<Vec<(Vec<(Text, Text)>, StoredAlert)>, StoreError> {
+    ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
         let mut statement = self.connection.prepare(
             "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
              from alert_now
