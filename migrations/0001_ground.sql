@@ -120,8 +120,9 @@ create table call_log (
 -- Rows of call_log with this id and an older seq are void; new_id is the call that took their place, if any.
 create table call_superseded (call_id blob not null, before_seq ubigint not null, new_id blob);
 
--- Former ids of calls whose void rows are gone: links still lead somewhere.
-create table call_alias (old_id blob not null, new_id blob not null);
+-- Former ids of calls whose void rows are gone: links still lead somewhere. An id can have been void more than once;
+-- the row with the highest before_seq counts.
+create table call_alias (old_id blob not null, new_id blob not null, before_seq ubigint not null);
 
 -- One row for every new or changed alert; the row with the highest seq counts.
 create table alert_log (

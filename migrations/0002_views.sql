@@ -44,11 +44,45 @@ from numbered group by session, run;
 create view alert_now as
 select * from alert_log qualify row_number() over (partition by alert_id order by seq desc) = 1;
 
+-- Every id that leads to an alert that stands, that alert's own among them.
+create view alert_member as
+with recursive leads as (
+    select old_id, arg_max(new_id, seq) as new_id from alert_alias group by old_id
+), walk as (
+    select old_id as member, new_id as alert_id, 1 as steps from leads
+    union all
+    -- A chain of aliases is short; the bound keeps a broken one from looping.
+    select w.member, l.new_id, w.steps + 1 from walk w join leads l on l.old_id = w.alert_id where w.steps < 64
+)
+select member, alert_id from walk where alert_id not in (select old_id from leads)
+union all
+select distinct alert_id, alert_id from alert_log where alert_id not in (select old_id from leads);
+
+-- Ids that were alerts of their own: an alert that began as another's new id is that other alert.
+create view alert_origin as
+select first.alert_id as member
+from (select alert_id, min(seq) as seq from alert_log group by alert_id) first
+left join (select new_id, min(seq) as seq from alert_alias group by new_id) came on came.new_id = first.alert_id
+where came.seq is null or first.seq < came.seq;
+
+-- What people made of each alert: the last decision under each of its ids, where an alert of its own that nobody
+-- decided about counts as open; open beats acknowledged beats closed.
+create view alert_state as
+with said as (
+    select alert_id as member, max(seq) as seq, arg_max({'state': state, 'close_reason': close_reason}, seq) as word
+    from decision_log group by alert_id
+), stands as (
+    select m.alert_id, coalesce(s.seq, 0) as seq, coalesce(s.word, {'state': 'open', 'close_reason': null}) as word
+    from alert_member m left join said s using (member)
+    where s.member is not null or m.member in (select member from alert_origin)
+), strongest as (
+    select alert_id, arg_max(word, (case word.state when 'open' then 2 when 'acknowledged' then 1 else 0 end, seq)) as word
+    from stands group by alert_id
+)
+select alert_id, word.state as state, word.close_reason as close_reason from strongest;
+
 create view alerts as
 select lower(hex(a.alert_id)) as alert_id, a.rule, a.title, a.level, coalesce(d.state, 'open') as status, d.close_reason,
        a.group_by as "group", a.actor, a.first_seen, a.last_seen, a.count, a.retracted, a.tags
-from alert_now a left join (
-    select alert_id, arg_max(state, seq) as state, arg_max(close_reason, seq) as close_reason
-    from decision_log group by alert_id
-) d using (alert_id)
+from alert_now a left join alert_state d using (alert_id)
 where a.alert_id not in (select old_id from alert_alias);

@@ -17,6 +17,8 @@ pub struct Journal {
     file: File,
     /// The hash of the last entry, in hex; that of an empty journal is of nothing.
     last_hash: String,
+    /// The file may end with an entry that nobody was told of: another after it would break the chain.
+    is_poisoned: bool,
 }
 
 /// One line.
@@ -42,6 +44,12 @@ pub enum JournalError {
         path.display()
     )]
     Broken { path: PathBuf, line: usize },
+    #[error(
+        "an entry of the journal {} could neither be written nor taken back, so nothing more is added to it: see to \
+         its disk, then start again",
+        path.display()
+    )]
+    Poisoned { path: PathBuf },
 }
 
 impl Journal {
@@ -61,25 +69,48 @@ impl Journal {
             // entry has a line of its own.
             file.write_all(b"\n").map_err(fail)?;
         }
-        Ok(Self { path: path.to_path_buf(), file, last_hash })
+        Ok(Self { path: path.to_path_buf(), file, last_hash, is_poisoned: false })
     }
 
-    /// Adds an entry and syncs it to disk.
+    /// Adds an entry and syncs it to disk. After an error the entry is not there.
     pub fn append(
         &mut self,
         at: Micros,
         kind: &str,
         data: serde_json::Value,
     ) -> Result<(), JournalError> {
+        self.append_by(at, kind, data, |mut file, line| {
+            file.write_all(line)?;
+            file.sync_data()
+        })
+    }
+
+    /// Adds an entry by way of `write`, and takes back whatever a failed write left in the file.
+    fn append_by(
+        &mut self,
+        at: Micros,
+        kind: &str,
+        data: serde_json::Value,
+        write: impl FnOnce(&File, &[u8]) -> io::Result<()>,
+    ) -> Result<(), JournalError> {
+        if self.is_poisoned {
+            return Err(JournalError::Poisoned { path: self.path.clone() });
+        }
+        let fail = |source| JournalError::Io { path: self.path.clone(), source };
         let at = at.to_rfc3339();
         let hash = hash(&self.last_hash, &at, kind, &data);
-        let previous = std::mem::take(&mut self.last_hash);
+        let previous = self.last_hash.clone();
         let entry = Entry { at, kind: kind.into(), data, previous, hash };
-        let mut line = serde_json::to_vec(&entry).unwrap_or_default();
+        let mut line = serde_json::to_vec(&entry).map_err(|error| fail(error.into()))?;
         line.push(b'\n');
-        let written = self.file.write_all(&line).and_then(|()| self.file.sync_data());
-        self.last_hash = if written.is_ok() { entry.hash } else { entry.previous };
-        written.map_err(|source| JournalError::Io { path: self.path.clone(), source })
+        let length = self.file.metadata().map_err(fail)?.len();
+        if let Err(source) = write(&self.file, &line) {
+            let taken_back = self.file.set_len(length).and_then(|()| self.file.sync_data());
+            self.is_poisoned = taken_back.is_err();
+            return Err(fail(source));
+        }
+        self.last_hash = entry.hash;
+        Ok(())
     }
 }
 
@@ -87,6 +118,7 @@ impl Journal {
 fn check(file: &File, path: &Path) -> Result<(String, bool), JournalError> {
     let fail = |source| JournalError::Io { path: path.to_path_buf(), source };
     let mut last = String::new();
+    let mut is_cut = false;
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     for number in 1.. {
@@ -95,10 +127,8 @@ fn check(file: &File, path: &Path) -> Result<(String, bool), JournalError> {
             break;
         }
         let Ok(entry) = serde_json::from_slice::<Entry<'_>>(&line) else {
-            if line.last() != Some(&b'\n') {
-                return Ok((last, true));
-            }
-            // The half line of an earlier power cut was ended and left.
+            // The half line of a power cut: the last one, or one that was ended and left.
+            is_cut = line.last() != Some(&b'\n');
             continue;
         };
         let expected = hash(&last, &entry.at, &entry.kind, &entry.data);
@@ -106,8 +136,10 @@ fn check(file: &File, path: &Path) -> Result<(String, bool), JournalError> {
             return Err(JournalError::Broken { path: path.to_path_buf(), line: number });
         }
         last = entry.hash;
+        // Cut just before its end, an entry is whole.
+        is_cut = line.last() != Some(&b'\n');
     }
-    Ok((last, false))
+    Ok((last, is_cut))
 }
 
 fn hash(previous: &str, at: &str, kind: &str, data: &serde_json::Value) -> String {
@@ -156,5 +188,55 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         Journal::open(&path).unwrap().append(Micros(1), "decision", serde_json::json!(1)).unwrap();
         Journal::open(&path).unwrap();
+    }
+
+    #[test]
+    fn an_entry_cut_just_before_its_end_counts_and_the_next_has_a_line_of_its_own() {
+        let (_folder, path) = journal_of(2);
+        let text = std::fs::read(&path).unwrap();
+        std::fs::write(&path, text.strip_suffix(b"\n").unwrap()).unwrap();
+        Journal::open(&path).unwrap().append(Micros(1), "decision", serde_json::json!(1)).unwrap();
+        Journal::open(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn a_failed_write_or_sync_leaves_nothing_and_the_chain_goes_on() {
+        let (_folder, path) = journal_of(1);
+        let before = std::fs::read(&path).unwrap();
+        for share in [2, 1] {
+            let mut journal = Journal::open(&path).unwrap();
+            let failed =
+                journal.append_by(Micros(1), "decision", serde_json::json!(1), |mut file, line| {
+                    file.write_all(&line[..line.len() / share])?;
+                    Err(io::ErrorKind::StorageFull.into())
+                });
+            assert!(matches!(failed, Err(JournalError::Io { .. })));
+            assert_eq!(std::fs::read(&path).unwrap(), before);
+        }
+        let mut journal = Journal::open(&path).unwrap();
+        journal
+            .append_by(Micros(1), "decision", serde_json::json!(1), |_, _| {
+                Err(io::ErrorKind::StorageFull.into())
+            })
+            .unwrap_err();
+        journal.append(Micros(2), "decision", serde_json::json!(2)).unwrap();
+        Journal::open(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 2);
+    }
+
+    #[test]
+    fn a_write_that_cannot_be_taken_back_is_the_last_one() {
+        // A device that is always full, and that cannot be cut shorter either.
+        let path = PathBuf::from("/dev/full");
+        let file = OpenOptions::new().append(true).open(&path).unwrap();
+        let mut journal = Journal { path, file, last_hash: String::new(), is_poisoned: false };
+        let mut append = || journal.append(Micros(1), "decision", serde_json::json!(1));
+        let first = append().unwrap_err();
+        assert!(
+            matches!(&first, JournalError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{first}"
+        );
+        assert!(matches!(append(), Err(JournalError::Poisoned { .. })));
     }
 }

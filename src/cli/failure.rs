@@ -81,7 +81,7 @@ impl From<crate::store::StoreError> for Failure {
 fn code_of(error: &crate::store::StoreError) -> u8 {
     use crate::store::StoreError;
     match error {
-        StoreError::InUse { .. } | StoreError::TimedOut { .. } => 75,
+        StoreError::InUse { .. } | StoreError::Reopening | StoreError::TimedOut { .. } => 75,
         StoreError::Open { .. }
         | StoreError::NewerSchema { .. }
         | StoreError::ForeignSchema { .. }

@@ -20,6 +20,9 @@ const COALESCE: Duration = Duration::from_millis(50);
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
 /// Idle time after which the write-ahead log is written into the database.
 const REST_AFTER_MICROS: i64 = 30 * Micros::SECOND;
+/// After the order to stop, how long those who still have something to put down are heard: longer than a mail that is
+/// being sent, or a page that is being answered, may go on.
+const LAST_REQUESTS_MAX: Duration = Duration::from_secs(7);
 /// More unread bytes than this are a backfill, and shown as one.
 const BACKFILL_BYTES_MIN: u64 = 4 << 20;
 
@@ -46,6 +49,8 @@ impl Driver {
         let waker = Arc::clone(&awake);
         let mut wake = Wake::start(move || waker.notify_one());
         let mut pipeline = Some(pipeline);
+        // From now on the database is there: should it vanish, an empty one in its place would hide that.
+        self.setup.store.create = false;
         while !self.shutdown.is_cancelled() {
             let Some(mut current) = pipeline.take() else {
                 pipeline = self.reopen().await;
@@ -53,6 +58,10 @@ impl Driver {
             };
             match self.serve(&mut current, &mut wake, &awake).await {
                 Ok(()) => {
+                    answer_the_last(&mut self.desk, LAST_REQUESTS_MAX, |request| {
+                        answer(&mut self.journal, &self.news, &mut current, request);
+                    })
+                    .await;
                     if let Err(error) = current.rest() {
                         tracing::warn!(%error, "the last checkpoint failed; the log will be replayed");
                     }
@@ -60,11 +69,7 @@ impl Driver {
                 }
                 Err(error) => {
                     tracing::error!(%error, "ingest has stopped; the database is opened again");
-                    self.health.send_modify(|health| {
-                        health.ingest_error = Some(format!(
-                            "{error}. Nothing is lost: the logs are read on once it is well"
-                        ));
-                    });
+                    self.tell_fault(&error);
                     drop(current);
                     self.reader.let_go();
                 }
@@ -72,10 +77,23 @@ impl Driver {
         }
     }
 
+    /// Puts the fault on the page.
+    fn tell_fault(&self, error: &StoreError) {
+        self.health.send_modify(|health| {
+            health.ingest_error =
+                Some(format!("{error}. Nothing is lost: the logs are read on once it is well"));
+        });
+    }
+
     async fn reopen(&mut self) -> Option<Pipeline> {
         tokio::select! {
             () = self.shutdown.cancelled() => return None,
             () = tokio::time::sleep(REOPEN_AFTER) => {}
+        }
+        // A reader that is still at it keeps the old engine alive, and two on one file would corrupt it.
+        if !self.reader.let_go() {
+            tracing::warn!("a read still holds the database; trying again");
+            return None;
         }
         match Pipeline::open(&self.setup, now()) {
             Ok(mut pipeline) => {
@@ -86,6 +104,7 @@ impl Driver {
             }
             Err(error) => {
                 tracing::error!(%error, "the database cannot be opened; trying again");
+                self.tell_fault(&error);
                 None
             }
         }
@@ -182,19 +201,44 @@ impl Driver {
     }
 
     fn answer(&mut self, pipeline: &mut Pipeline, request: Request) {
-        match request {
-            Request::Decide(decision, answer) => {
-                let done = decide(&mut self.journal, pipeline, &decision);
-                if done.is_ok() {
-                    self.news.send_replace(pipeline.seq());
-                }
-                // Whoever asked may be gone; what was asked is done all the same.
-                drop(answer.send(done));
+        answer(&mut self.journal, &self.news, pipeline, request);
+    }
+}
+
+/// Answers until everybody who could ask is gone, or for as long as is bearable.
+async fn answer_the_last(
+    desk: &mut mpsc::Receiver<Request>,
+    wait_max: Duration,
+    mut answer: impl FnMut(Request),
+) {
+    let hear = async {
+        while let Some(request) = desk.recv().await {
+            answer(request);
+        }
+    };
+    if tokio::time::timeout(wait_max, hear).await.is_err() {
+        tracing::warn!("somebody still holds the desk; the writer stops all the same");
+    }
+}
+
+fn answer(
+    journal: &mut Journal,
+    news: &watch::Sender<u64>,
+    pipeline: &mut Pipeline,
+    request: Request,
+) {
+    match request {
+        Request::Decide(decision, answer) => {
+            let done = decide(journal, pipeline, &decision);
+            if done.is_ok() {
+                news.send_replace(pipeline.seq());
             }
-            Request::Deliver(delivery, answer) => {
-                let done = pipeline.deliver(&delivery);
-                drop(answer.send(done.map_err(|error| DeskError::Failed(error.to_string()))));
-            }
+            // Whoever asked may be gone; what was asked is done all the same.
+            drop(answer.send(done));
+        }
+        Request::Deliver(delivery, answer) => {
+            let done = pipeline.deliver(&delivery);
+            drop(answer.send(done.map_err(|error| DeskError::Failed(error.to_string()))));
         }
     }
 }
@@ -213,4 +257,37 @@ fn decide(
         .append(decision.at, "decision", decision.to_json())
         .map_err(|error| failed(error.to_string()))?;
     pipeline.decide(decision).map_err(|error| failed(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Delivery, DeliveryOutcome, Desk};
+
+    #[tokio::test]
+    async fn the_fate_of_a_mail_that_ends_after_the_order_to_stop_is_put_down() {
+        let (queue, mut requests) = mpsc::channel(1);
+        let desk = Desk::new(queue);
+        // It runs as soon as the writer waits.
+        let mailer = tokio::spawn(async move {
+            let outcome = DeliveryOutcome::Sent;
+            desk.deliver(Delivery { outbox_id: 1, at: Micros(0), outcome }).await
+        });
+        let mut heard = 0;
+        answer_the_last(&mut requests, Duration::MAX, |request| {
+            let Request::Deliver(delivery, answer) = request else { return };
+            heard += delivery.outbox_id;
+            answer.send(Ok(())).unwrap();
+        })
+        .await;
+        assert_eq!(heard, 1);
+        mailer.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn somebody_who_never_lets_go_of_the_desk_does_not_hold_up_the_end() {
+        let (queue, mut requests) = mpsc::channel(1);
+        let _held = Desk::new(queue);
+        answer_the_last(&mut requests, Duration::ZERO, |_| {}).await;
+    }
 }

@@ -261,17 +261,18 @@ impl Store {
 /// Void rows that are worth a clean-up.
 const TIDY_FROM: u64 = 50_000;
 
+/// Of an alert's rows the first stays with the newest: it tells whether the alert began as another's new id.
 const TIDY: &str = "
     delete from call_log c using call_superseded s where s.call_id = c.call_id and s.before_seq > c.seq;
     insert into call_alias
-        select call_id, new_id from call_superseded where new_id is not null and new_id <> call_id;
+        select call_id, new_id, before_seq from call_superseded where new_id is not null and new_id <> call_id;
     delete from call_superseded;
     delete from position_log p
         using (select generation, max(seq) as seq from position_log group by generation) newest
         where newest.generation = p.generation and p.seq < newest.seq;
     delete from alert_log a
-        using (select alert_id, max(seq) as seq from alert_log group by alert_id) newest
-        where newest.alert_id = a.alert_id and a.seq < newest.seq;
+        using (select alert_id, min(seq) as first, max(seq) as newest from alert_log group by alert_id) kept
+        where kept.alert_id = a.alert_id and a.seq > kept.first and a.seq < kept.newest;
     delete from evidence_log e
         using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
 ";

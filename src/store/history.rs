@@ -30,8 +30,8 @@ pub struct WantedGroup<'a> {
     pub from: Option<Micros>,
 }
 
-/// The group-by fields and values of an alert, in the rule's order.
-pub(crate) type Group = Vec<(Text, Text)>;
+/// Fields of the rule language and their values, in the rule's order.
+type Pairs = Vec<(Text, Text)>;
 
 /// An alert as the detection needs to know it again.
 #[derive(Clone, Debug)]
@@ -120,7 +120,7 @@ impl Store {
         &self,
         rule: &str,
         since: Option<Micros>,
-    ) -> Result<Vec<(Group, StoredAlert)>, StoreError> {
+    ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
         let mut statement = self.connection.prepare(
             "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
              from alert_now

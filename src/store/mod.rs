@@ -6,10 +6,12 @@
 mod alert_row;
 mod batch;
 mod call_row;
+mod decisions;
 mod desk;
 mod history;
 mod migrate;
 mod open;
+mod pool;
 mod position;
 mod query;
 mod reader;
@@ -48,6 +50,8 @@ pub enum StoreError {
     Folder { path: PathBuf, reason: std::io::Error },
     #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]
     Missing { path: PathBuf },
+    #[error("the database is being opened again after a fault; ask again in a few seconds")]
+    Reopening,
     #[error(
         "the database was made by a newer Calltrail (migration {migration}); use that version or another --db"
     )]

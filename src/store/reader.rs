@@ -2,27 +2,23 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use duckdb::{Connection, params_from_iter};
 
-use super::value::{Sql, bytes, get_id, get_time, get_word, number, text, time};
+use super::decisions::{self, States};
+use super::pool::Pool;
+use super::value::{Sql, bytes, get_id, get_time, number, text, time};
 use super::{StoreError, alert_row, call_row, record_row};
 use crate::model::{
-    AlertId, AlertState, AlertView, Call, CallId, CloseReason, DecisionView, Level, Micros,
-    OutboxItem, RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertState, AlertView, Call, CallId, DecisionView, Level, Micros, OutboxItem,
+    RecordView, RejectView, SourceView, Totals,
 };
 
 /// A handle for reading; clones share a small pool of connections. Reads see the last committed batch.
 #[derive(Clone)]
 pub struct Reader {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    /// Idle connections. The first is never given out, only cloned: the pool can always grow.
-    idle: Mutex<Vec<Connection>>,
-    path: PathBuf,
+    pool: Arc<Pool>,
 }
 
 /// Which alerts to list; empty fields do not restrict.
@@ -54,19 +50,18 @@ pub struct CallFilter {
 
 impl Reader {
     pub(super) fn new(template: Connection, path: PathBuf) -> Self {
-        Self { shared: Arc::new(Shared { idle: Mutex::new(vec![template]), path }) }
+        Self { pool: Arc::new(Pool::new(template, path)) }
     }
 
-    /// Closes every idle connection, so that a broken database can be opened again.
-    pub(crate) fn let_go(&self) {
-        self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Closes every connection, so that a broken database can be opened again: the idle ones at once, those in use as
+    /// soon as their interrupted reads end. False while some are still in use; calling again interrupts them again.
+    pub(crate) fn let_go(&self) -> bool {
+        self.pool.let_go()
     }
 
     /// Reads through another handle's connections from now on.
     pub(crate) fn adopt(&self, other: &Self) {
-        let fresh =
-            std::mem::take(&mut *other.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
-        *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        self.pool.adopt(&other.pool);
     }
 
     /// Newest (highest `seq`) first.
@@ -76,9 +71,9 @@ impl Reader {
             let mut statement = connection.prepare(&sql)?;
             let rows = statement.query_map(params_from_iter(values), alert_row::from_row)?;
             let mut found: Vec<(AlertView, u64)> = rows.collect::<Result<_, _>>()?;
-            let decisions = Decisions::load(connection)?;
+            let states = States::of_all(connection)?;
             for (alert, _) in &mut found {
-                decisions.apply(alert);
+                states.apply(alert);
             }
             found.retain(|(alert, _)| filter.state.is_none_or(|state| state == alert.state));
             found.truncate(filter.limit.unwrap_or(usize::MAX));
@@ -92,26 +87,21 @@ impl Reader {
     /// One alert with its evidence; follows aliases.
     pub fn alert(&self, id: AlertId) -> Result<Option<AlertView>, StoreError> {
         self.with(|connection| {
-            let decisions = Decisions::load(connection)?;
-            let id = decisions.resolve(id);
+            let id = decisions::resolve(connection, id)?;
             let sql = format!("select {} from alert_now where alert_id = ?", alert_row::COLUMNS);
             let mut statement = connection.prepare(&sql)?;
             let row =
                 statement.query_map([bytes(&id.0)], alert_row::from_row)?.next().transpose()?;
             let Some((mut alert, set)) = row else { return Ok(None) };
-            decisions.apply(&mut alert);
+            States::of(connection, id)?.apply(&mut alert);
             alert.evidence = evidence(connection, alert.id, set)?;
             Ok(Some(alert))
         })
     }
 
-    /// What people did to it, oldest first.
+    /// What people did to it under any of its ids, oldest first.
     pub fn decisions(&self, id: AlertId) -> Result<Vec<DecisionView>, StoreError> {
-        self.with(|connection| {
-            let decisions = Decisions::load(connection)?;
-            let id = decisions.resolve(id);
-            Ok(decisions.of(id).map(|(_, view)| view.clone()).collect())
-        })
+        self.with(|connection| decisions::made(connection, decisions::resolve(connection, id)?))
     }
 
     /// One call as it now stands; follows superseded ids.
@@ -247,7 +237,7 @@ impl Reader {
 
     pub fn totals(&self) -> Result<Totals, StoreError> {
         let database_bytes =
-            std::fs::metadata(&self.shared.path).map_or(0, |metadata| metadata.len());
+            std::fs::metadata(self.pool.path()).map_or(0, |metadata| metadata.len());
         let open = self
             .alerts(&AlertFilter { state: Some(AlertState::Open), ..AlertFilter::default() })?
             .len() as u64;
@@ -292,32 +282,14 @@ impl Reader {
         })
     }
 
-    /// Runs `read` on a connection of the pool and puts it back.
+    /// Runs `read` on a connection of the pool.
     pub(super) fn with<T>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let connection = {
-            let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-            match idle.len() {
-                0 | 1 => idle.first().map(Connection::try_clone).transpose()?,
-                _ => idle.pop(),
-            }
-        };
-        let Some(connection) = connection else {
-            return Err(StoreError::Missing { path: self.shared.path.clone() });
-        };
-        let answer = read(&connection);
-        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if answer.is_ok() && idle.len() < IDLE_MAX {
-            idle.push(connection);
-        }
-        answer
+        self.pool.lend()?.read(read)
     }
 }
-
-/// Idle connections kept for the next reads.
-const IDLE_MAX: usize = 8;
 
 const TOTALS: &str = "select
     (select count(*) from record_log), (select count(*) from call_now), (select count(*) from reject_log),
@@ -422,7 +394,7 @@ fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, Stor
     let mut statement = connection.prepare(
         "select new_id from (
              select new_id, before_seq from call_superseded where call_id = ? and new_id is not null
-             union all select new_id, 0 from call_alias where old_id = ?
+             union all select new_id, before_seq from call_alias where old_id = ?
          ) order by before_seq desc limit 1",
     )?;
     let found = statement
@@ -449,66 +421,4 @@ fn record_view(row: &duckdb::Row<'_>) -> duckdb::Result<RecordView> {
         flags: record.flags.iter().map(ToString::to_string).collect(),
         line: None,
     })
-}
-
-/// All decisions and aliases: both are few, since people and late lines make them.
-struct Decisions {
-    aliases: HashMap<AlertId, AlertId>,
-    /// Oldest first, under the id the decision was made for.
-    made: Vec<(AlertId, DecisionView)>,
-}
-
-impl Decisions {
-    fn load(connection: &Connection) -> Result<Self, StoreError> {
-        let mut statement =
-            connection.prepare("select old_id, new_id from alert_alias order by seq")?;
-        let aliases = statement
-            .query_map([], |row| Ok((AlertId(get_id(row, 0)?), AlertId(get_id(row, 1)?))))?
-            .collect::<Result<_, _>>()?;
-        let mut statement = connection.prepare(
-            "select alert_id, time, who, state, close_reason, note from decision_log order by seq",
-        )?;
-        let made = statement
-            .query_map([], |row| {
-                let reason: Option<String> = row.get(4)?;
-                let view = DecisionView {
-                    at: get_time(row, 1)?.unwrap_or_default(),
-                    who: row.get(2)?,
-                    state: get_word(row, 3, AlertState::from_word)?,
-                    close_reason: reason.as_deref().and_then(CloseReason::from_word),
-                    note: row.get(5)?,
-                };
-                Ok((AlertId(get_id(row, 0)?), view))
-            })?
-            .collect::<Result<_, _>>()?;
-        Ok(Self { aliases, made })
-    }
-
-    /// The id an old one leads to.
-    fn resolve(&self, id: AlertId) -> AlertId {
-        let mut resolved = id;
-        for _ in 0..64 {
-            match self.aliases.get(&resolved) {
-                Some(next) if *next != resolved => resolved = *next,
-                _ => break,
-            }
-        }
-        resolved
-    }
-
-    fn of(&self, id: AlertId) -> impl Iterator<Item = &(AlertId, DecisionView)> {
-        self.made.iter().filter(move |(made_for, _)| self.resolve(*made_for) == id)
-    }
-
-    /// Sets the state: the last decision under each former id, and of those open beats acknowledged beats closed.
-    fn apply(&self, alert: &mut AlertView) {
-        let mut last: HashMap<AlertId, &DecisionView> = HashMap::new();
-        for (made_for, decision) in self.of(alert.id) {
-            last.insert(*made_for, decision);
-        }
-        if let Some(decision) = last.into_values().min_by_key(|decision| decision.state as u8) {
-            alert.state = decision.state;
-            alert.close_reason = decision.close_reason;
-        }
-    }
 }

@@ -1,5 +1,10 @@
 //! The store's promises: all of a batch or nothing, revisions that links survive, one writer.
 
+/// Alerts under changing ids, and what people decided about them.
+mod alerts;
+/// What the stages see again of the past.
+mod history;
+
 use std::sync::Arc;
 
 use super::*;
@@ -109,6 +114,23 @@ fn a_former_id_leads_to_the_call_even_when_void_rows_are_gone() {
     let left: u64 =
         store.connection.query_row("select count(*) from call_log", [], |row| row.get(0)).unwrap();
     assert_eq!(left, 1);
+}
+
+#[test]
+fn a_former_id_leads_to_its_latest_successor_even_after_tidying() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let [a, b, c] = ["a", "b", "c"].map(|name| call(name, 1, OutcomeClass::Ok));
+    store.commit(&batch(None, Some(&a))).unwrap();
+    for (old, new) in [(&a, &b), (&b, &a), (&a, &c)] {
+        store.commit(&batch(Some(old), Some(new))).unwrap();
+    }
+    for _ in 0..2 {
+        for id in [a.id, b.id] {
+            assert_eq!(store.reader().call(id).unwrap().map(|call| call.id), Some(c.id));
+        }
+        store.tidy_from(0).unwrap();
+    }
 }
 
 #[test]

@@ -1,0 +1,112 @@
+use super::alerts::alert;
+use super::*;
+use crate::model::Text;
+
+/// A call that differs from every other group in every field.
+fn member(who: &str, offset: u64) -> Arc<Call> {
+    let mut one = Call::clone(&call(&format!("{who}-{offset}"), offset, OutcomeClass::Ok));
+    let value = |field: &str| Text::from(format!("{field} of {who}"));
+    one.principal = Some(value("principal"));
+    one.client = Some(value("client"));
+    one.actor = value("actor");
+    one.tenant = Some(value("tenant"));
+    one.session = value("session");
+    one.tool = value("tool.name");
+    one.server = Some(value("tool.server"));
+    one.code = value("code");
+    one.sightings[0].code = value("code");
+    Arc::new(one)
+}
+
+const FIELDS: [&str; 8] =
+    ["principal", "client", "actor", "tenant", "session", "tool.name", "tool.server", "code"];
+
+fn stored() -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let members = ["ann", "bob"].into_iter().flat_map(|who| [1, 100].map(|at| member(who, at)));
+    let mut timeless = Call::clone(&member("ann", 200));
+    timeless.at = None;
+    timeless.sightings[0].steps[0].at = None;
+    let calls = members
+        .chain([Arc::new(timeless)])
+        .map(|new| CallChange { old: None, new: Some(new) })
+        .collect();
+    store.commit(&Batch { calls, ..Batch::default() }).unwrap();
+    (folder, store)
+}
+
+/// The offsets of the calls of ann's groups, one for each list of fields.
+fn offsets(store: &Store, fields: &[&str], from: Option<Micros>) -> Vec<u64> {
+    let group: Vec<(Text, Text)> = fields
+        .iter()
+        .map(|field| ((*field).into(), Text::from(format!("{field} of ann"))))
+        .collect();
+    let found = store.calls_of(&[WantedGroup { group: &group, from }]).unwrap();
+    let mut offsets: Vec<u64> = found.iter().map(|call| call.position.offset).collect();
+    offsets.sort_unstable();
+    offsets
+}
+
+#[test]
+fn the_calls_of_a_group_are_found_by_each_field_and_by_all() {
+    let (_folder, store) = stored();
+    for field in FIELDS {
+        assert_eq!(offsets(&store, &[field], None), [1, 100, 200], "{field}");
+        assert_eq!(offsets(&store, &[field], Some(Micros(50_000_000))), [100], "{field}");
+    }
+    assert_eq!(offsets(&store, &FIELDS, None), [1, 100, 200]);
+}
+
+#[test]
+fn groups_of_one_question_have_their_own_starts() {
+    let (_folder, store) = stored();
+    let group = |who: &str| vec![(Text::from("code"), Text::from(format!("code of {who}")))];
+    let (ann, bob) = (group("ann"), group("bob"));
+    let wanted = [
+        WantedGroup { group: &ann, from: None },
+        WantedGroup { group: &bob, from: Some(Micros(50_000_000)) },
+    ];
+    let mut found: Vec<(String, u64)> = store
+        .calls_of(&wanted)
+        .unwrap()
+        .iter()
+        .map(|call| (call.code.to_string(), call.position.offset))
+        .collect();
+    found.sort();
+    let expected =
+        [("code of ann", 1), ("code of ann", 100), ("code of ann", 200), ("code of bob", 100)];
+    assert_eq!(found, expected.map(|(code, offset)| (code.to_owned(), offset)));
+}
+
+#[test]
+fn a_group_of_no_fields_is_every_call() {
+    let (_folder, store) = stored();
+    assert_eq!(store.calls_of(&[WantedGroup { group: &[], from: None }]).unwrap().len(), 5);
+}
+
+#[test]
+fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
+    let (_folder, mut store) = stored();
+    let mut rows = Vec::new();
+    for (number, field) in (1..).zip(FIELDS) {
+        let mut alert = alert(field, &[(field, "it"), ("tenant", "acme")]);
+        alert.last_seen = Some(Micros(number));
+        rows.push(AlertRow { alert, evidence: vec![], replaces: vec![] });
+    }
+    let mut other = alert("other", &[]);
+    other.rule = "another-rule".into();
+    rows.push(AlertRow { alert: other, evidence: vec![], replaces: vec![] });
+    store.commit(&Batch { alerts: rows, ..Batch::default() }).unwrap();
+    let whole = store.alerts_of("a-rule", None).unwrap();
+    for field in FIELDS {
+        let wanted: [(Text, Text); 2] =
+            [(field.into(), "it".into()), ("tenant".into(), "acme".into())];
+        let found: Vec<_> = whole.iter().filter(|(group, _)| *group == wanted).collect();
+        assert_eq!(found.len(), 1, "{field}");
+        assert_eq!(found[0].1.id, alert(field, &[]).id);
+        assert_eq!(found[0].1.closing, alert(field, &[]).closing);
+    }
+    assert_eq!(whole.len(), FIELDS.len());
+    assert_eq!(store.alerts_of("a-rule", Some(Micros(6))).unwrap().len(), 3);
+}
