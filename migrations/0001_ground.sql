@@ -187,3 +187,15 @@ create table delivery_log (
     next_at timestamp,
     error varchar
 );
+
+-- What the catalogue in force says of every tool that was called; written anew at each start.
+create table tool_label (
+    server varchar,
+    tool varchar not null,
+    open_world varchar not null,
+    sensitive varchar not null,
+    outbound varchar not null,
+    destructive varchar not null,
+    read_only varchar not null,
+    labels_from varchar not null
+);

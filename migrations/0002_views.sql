@@ -5,9 +5,17 @@ select generation, stream, path, state, size, "offset", size - least(size, "offs
 from position_log
 qualify row_number() over (partition by generation order by seq desc) = 1;
 
+-- Arguments are stored with how much of them the log showed and with hashes; people ask for names and values.
+create macro shown_args(args) as
+    ('{' || array_to_string(list_transform(
+        from_json(args, '{"values": [{"name": "VARCHAR", "text": "VARCHAR"}]}').values,
+        lambda v: to_json(v.name) || ':' ||
+                  case when json_valid(v.text) then v.text else to_json(v.text)::varchar end
+    ), ',') || '}')::json;
+
 create view records as
 select r.generation, r."offset", r.idx as "index", r.length, r.stream, r.time, r.time_quality, r.dialect, r.witness, r.kind,
-       r.class as outcome, r.code, r.detail, r.tool, r.server, r.args, r.request_id, r.group_id, r.trace_id, r.principal,
+       r.class as outcome, r.code, r.detail, r.tool, r.server, shown_args(r.args) as args, r.request_id, r.group_id, r.trace_id, r.principal,
        r.client, r.tenant, r.session, r.duration_ms, r.flags, r.extra
 from record_log r;
 
@@ -22,7 +30,7 @@ where not exists (from call_superseded s where s.call_id = c.call_id and s.befor
 
 create view calls as
 select lower(hex(call_id)) as call_id, time, ended, tool, server, principal, client, actor, tenant, session, class as outcome,
-       code, decision, ran, duration_ms, ask_to_answer_ms, args, flags, request_id, group_id, trace_id, witnesses,
+       code, decision, ran, duration_ms, ask_to_answer_ms, shown_args(args) as args, flags, request_id, group_id, trace_id, witnesses,
        discrepancies, stream, generation, "offset", length
 from call_now;
 
@@ -86,3 +94,16 @@ select lower(hex(a.alert_id)) as alert_id, a.rule, a.title, a.level, coalesce(d.
        a.group_by as "group", a.actor, a.first_seen, a.last_seen, a.count, a.retracted, a.tags
 from alert_now a left join alert_state d using (alert_id)
 where a.alert_id not in (select old_id from alert_alias);
+
+-- Every tool that was called, with what the catalogue says it can do: yes, no or unknown.
+create view tools as
+select l.server, l.tool, c.calls, c.first_at, c.last_at, l.open_world, l.sensitive, l.outbound, l.destructive, l.read_only,
+       l.labels_from
+from tool_label l left join (
+    select server, tool, count(*) as calls, min(time) as first_at, max(time) as last_at from call_now group by all
+) c on c.tool = l.tool and c.server is not distinct from l.server;
+
+-- The calls an alert rests on, and the stage each filled.
+create view alert_calls as
+select lower(hex(e.alert_id)) as alert_id, e.evidence->>'stage' as stage, lower(hex(e.call_id)) as call_id
+from evidence_log e join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;

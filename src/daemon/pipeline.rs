@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::evidence::{Lines, Paths};
 use super::history::histories;
 use super::intake::{Cut, Intake};
@@ -16,13 +18,15 @@ use crate::model::{
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
     AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Store,
-    StoreError, Whose,
+    StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
 /// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
 const BATCH_LINES_MAX: usize = 50_000;
 
+/// Tools whose labels are stored for SQL; names made up beyond that have none there.
+const TOOLS_MAX: usize = 100_000;
 /// Rounds without anything to store before the next look at the files: enough for an endless line of 4 TiB.
 const EMPTY_ROUNDS_MAX: usize = 4096;
 
@@ -47,6 +51,9 @@ pub(crate) struct Pipeline {
     engine: Engine,
     rules: Arc<RuleSet>,
     lines: Lines,
+    catalogue: Arc<Catalogue>,
+    /// Tools whose labels are stored.
+    tools: FxHashSet<ToolName>,
     mail: Option<Arc<MailConfig>>,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
@@ -70,7 +77,11 @@ pub(crate) struct Step {
 
 impl Pipeline {
     pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
-        let store = Store::open(&setup.store)?;
+        let mut store = Store::open(&setup.store)?;
+        let tools = store.tools_called()?;
+        let rows: Vec<ToolRow> =
+            tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
+        store.relabel(&rows)?;
         let positions = store.positions()?;
         let next = positions.last().map_or(1, |position| position.generation + 1);
         let cursors = positions.iter().map(cursor).collect();
@@ -94,6 +105,8 @@ impl Pipeline {
             engine,
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),
+            catalogue: Arc::clone(&setup.catalogue),
+            tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),
             is_history_pending: store.is_history_pending()?,
             is_first_look: true,
@@ -167,6 +180,7 @@ impl Pipeline {
         let changes = self.detect(&outcome.changes)?;
         let mut batch =
             Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
+        self.put_tools(&mut batch);
         self.put_alerts(changes, now, &mut batch)?;
         let step = Step {
             records: cut.records.len() as u64,
@@ -220,6 +234,17 @@ impl Pipeline {
         let needs = self.engine.plan(changes);
         let history = histories(&self.store, &self.rules, needs)?;
         Ok(self.engine.apply(changes, history))
+    }
+
+    /// Adds the labels of tools that were not called before.
+    fn put_tools(&mut self, batch: &mut Batch) {
+        for call in batch.calls.iter().filter_map(|change| change.new.as_ref()) {
+            let name = (call.server.clone(), Text::clone(&call.tool));
+            if self.tools.len() < TOOLS_MAX && !self.tools.contains(&name) {
+                self.tools.insert(name.clone());
+                batch.tools.push(tool_row(&self.catalogue, name));
+            }
+        }
     }
 
     fn put_alerts(
@@ -303,6 +328,11 @@ impl Pipeline {
         self.store.tidy()?;
         self.store.checkpoint()
     }
+}
+
+fn tool_row(catalogue: &Catalogue, (server, tool): ToolName) -> ToolRow {
+    let labels = catalogue.labels(server.as_deref(), &tool);
+    ToolRow { server, tool, labels }
 }
 
 /// Moves what was read into the batch; the cursors stay, to be told to the tail once it is stored.

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
-use super::{Position, Store, StoreError, alert_row, call_row, position, record_row};
+use super::{
+    Position, Store, StoreError, ToolRow, alert_row, call_row, position, record_row, tool_row,
+};
 use crate::model::{
     Alert, AlertId, CallChange, CallId, EvidenceView, Micros, OutboxItem, Record, Reject,
 };
@@ -23,6 +25,8 @@ pub struct Batch {
     pub alerts: Vec<AlertRow>,
     /// Alerts the records no longer show, with the reason.
     pub retracted: Vec<(AlertId, String)>,
+    /// Tools that were called for the first time.
+    pub tools: Vec<ToolRow>,
     /// Mails now owed; `id` and `attempts` are the store's to fill.
     pub outbox: Vec<OutboxItem>,
     /// The positions that these lines lead to.
@@ -81,6 +85,7 @@ fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreEr
     append_each(connection, "reject_log", &batch.rejects, append_reject)?;
     append_each(connection, "gap_log", &batch.gaps, append_gap)?;
     write_calls(connection, seq, batch)?;
+    append_each(connection, "tool_label", &batch.tools, tool_row::append)?;
     write_alerts(connection, seq, batch)?;
     write_outbox(connection, &batch.outbox)?;
     append_each(connection, "position_log", &batch.positions, |appender, position| {

@@ -16,8 +16,10 @@ mod position;
 mod query;
 mod reader;
 mod record_row;
+mod result;
 #[cfg(test)]
 mod tests;
+mod tool_row;
 mod value;
 
 use std::path::PathBuf;
@@ -31,6 +33,7 @@ pub(crate) use open::{beside, make_private_folder};
 pub use position::Position;
 pub use query::Answer;
 pub use reader::{AlertFilter, CallFilter, Reader};
+pub use tool_row::{ToolName, ToolRow};
 
 /// What can go wrong with the database.
 #[derive(Debug, thiserror::Error)]
