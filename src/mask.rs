@@ -1,7 +1,8 @@
 //! Secrets are masked here before anything is stored or shown.
 //!
-//! Three layers: values under a secret name, at any depth and inside JSON that sits in a string;
-//! tokens that show themselves by their form; `name=value` in prose. It is a net and no proof: a
+//! Three layers: values under a secret name, at any depth and inside JSON that sits in a string, the
+//! name being the key or standing beside the value (`{"name":"token","value":"x"}`); tokens that
+//! show themselves by their form; `name=value` and `--name value` in prose. It is a net and no proof: a
 //! secret in a field with an innocent name and without a known form passes. Nothing here decides
 //! who may see what.
 
@@ -12,6 +13,7 @@ mod patterns;
 use std::borrow::Cow;
 
 pub use names::is_secret_name;
+pub(crate) use names::{is_secret_option, is_value_key, names_secret};
 
 /// What stands where a secret stood.
 pub const MASKED: &str = "[masked]";
@@ -29,6 +31,27 @@ pub fn mask_text(text: &str) -> Cow<'_, str> {
 /// on text that is cut off or no JSON at all.
 pub fn mask_line(line: &[u8]) -> String {
     mask_text(&String::from_utf8_lossy(line)).into_owned()
+}
+
+/// Most bytes that are dropped from the end of a cut text.
+const CUT_BYTES_MAX: usize = 256;
+
+/// Like [`mask_line`], for the head of a longer line: the last word is dropped, up to 256 bytes of
+/// it, because a secret that was cut in two is not known by its form any more.
+pub fn mask_cut(head: &[u8]) -> String {
+    let mut masked = mask_line(head);
+    let word =
+        masked.bytes().rev().take(CUT_BYTES_MAX).take_while(|byte| !ends_word(*byte)).count();
+    masked.truncate(masked.ceil_char_boundary(masked.len() - word));
+    masked
+}
+
+const fn ends_word(byte: u8) -> bool {
+    byte.is_ascii_whitespace()
+        || matches!(
+            byte,
+            b'"' | b'\'' | b',' | b';' | b'<' | b'>' | b'(' | b')' | b'{' | b'}' | b'[' | b']'
+        )
 }
 
 fn mask_nested(text: &str, nesting: u32) -> Cow<'_, str> {
@@ -103,6 +126,85 @@ mod tests {
             r#"{"a":{"Password":"x","b":1},"api_key":[1,{"c":"]"}],"pwd":5,"d":"e"}"#,
             r#"{"a":{"Password":"[masked]","b":1},"api_key":"[masked]","pwd":"[masked]","d":"e"}"#,
         );
+    }
+
+    #[test]
+    fn the_value_beside_a_secret_name() {
+        check(
+            r#"{"env":[{"name":"API_KEY","value":"hunter2"},{"name":"HOME","value":"/root"}]}"#,
+            r#"{"env":[{"name":"API_KEY","value":"[masked]"},{"name":"HOME","value":"/root"}]}"#,
+        );
+        check(
+            r#"{"key":"password","value":{"a":["x"]},"b":1}"#,
+            r#"{"key":"password","value":"[masked]","b":1}"#,
+        );
+        check(
+            r#"{"value":"hunter2","n":{"x":1},"name":"db_password"}"#,
+            r#"{"value":"[masked]","n":{"x":1},"name":"db_password"}"#,
+        );
+        check(
+            r#"{"value":{"value":"a","name":"b"},"name":"token"} {"value":"c"}"#,
+            r#"{"value":"[masked]","name":"token"} {"value":"c"}"#,
+        );
+        check(
+            r#"{"raw":"{\"header\":\"Cookie\",\"value\":\"a b\"}"}"#,
+            r#"{"raw":"{\"header\":\"Cookie\",\"value\":\"[masked]\"}"}"#,
+        );
+        check(r#"{"name":"token","value":"hunt"#, r#"{"name":"token","value":"[masked]""#);
+        for text in [
+            r#"{"name":"path","value":"x"}"#,
+            r#"{"name":"token","size":"x"}"#,
+            r#"[{"name":"token"},{"value":"x"}]"#,
+            r#"{"a":{"name":"token"},"value":"x"}"#,
+            r#"}}{"value":"x"}"#,
+        ] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn secret_options_of_commands() {
+        check("mysql --password hunter2 -e x", "mysql --password [masked] -e x");
+        check("tool --token=abc --x", "tool --token=[masked] --x");
+        check("tool --api-key 'a b' --x", "tool --api-key '[masked]' --x");
+        check(r#"{"cmd":"x --pass \"a b\" y"}"#, r#"{"cmd":"x --pass \"[masked]\" y"}"#);
+        check(r#"["x","--client-secret","hunter2"]"#, r#"["x","--client-secret","[masked]"]"#);
+        for text in [
+            "tool --max-tokens 512 --path x",
+            "mkdir -p no",
+            "tool --password --user bob",
+            "see --password",
+            r#"["--password","--user","bob"]"#,
+            r#"["--password"]"#,
+            "tool --password [masked] -e x",
+        ] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn a_secret_that_was_cut_in_two_does_not_stay() {
+        for (head, shown) in [
+            ("a ghp_canary", "a "),
+            ("a https://bob:canary", "a "),
+            (r#"{"a":"sk-canary"#, r#"{"a":""#),
+            ("use Bearer abc", "use Bearer "),
+            ("password=canary", "password=[masked]"),
+            ("\u{e9} \u{e9}\u{e9}", "\u{e9} "),
+            ("", ""),
+        ] {
+            assert_eq!(mask_cut(head.as_bytes()), shown, "{head}");
+        }
+        let long = "é".repeat(1000);
+        assert_eq!(mask_cut(long.as_bytes()).len(), 2000 - CUT_BYTES_MAX);
+        assert_eq!(mask_cut(b"a \xf0\x9f"), "a ");
+    }
+
+    #[test]
+    fn deep_pairs_take_no_time() {
+        let open = r#"{"value":"#.repeat(50_000);
+        let text = format!("{open}1{}", r#","name":"token"}"#.repeat(50_000));
+        assert_eq!(mask_text(&text), r#"{"value":"[masked]","name":"token"}"#);
     }
 
     #[test]

@@ -40,6 +40,7 @@ fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Ag
     let mut exact = true;
     for value in &left.values {
         match find(right, value) {
+            Some(other) if is_undecided(value, other) => exact = false,
             Some(other) if !same_value(value, other) => return Agreement::Contradicts,
             Some(other) => {
                 equal += 1;
@@ -69,6 +70,11 @@ fn find<'a>(args: &'a Args, wanted: &ArgValue) -> Option<&'a ArgValue> {
     let mut of_name = args.values.iter().filter(|value| value.name == wanted.name).peekable();
     let first = of_name.peek().copied();
     of_name.find(|value| same_value(value, wanted)).or(first)
+}
+
+/// A summary of a secret says nothing: of secrets not even the length is kept.
+fn is_undecided(left: &ArgValue, right: &ArgValue) -> bool {
+    (left.summarised || right.summarised) && left.chars.is_none() && right.chars.is_none()
 }
 
 /// A summary matches any value of its length.
@@ -135,6 +141,16 @@ mod tests {
         longer.chars = Some(6);
         let longer = args(ArgView::Full, vec![longer], &[]);
         assert_eq!(agreement(&summary, &longer), Agreement::Contradicts);
+    }
+
+    #[test]
+    fn a_summary_of_a_secret_neither_ties_nor_contradicts() {
+        let secret = |hash, summarised| {
+            let value = ArgValue { chars: None, summarised, ..value("password", hash) };
+            args(ArgView::Full, vec![value], &[])
+        };
+        assert_eq!(agreement(&secret(1, true), &secret(2, false)), Agreement::Nothing);
+        assert_eq!(agreement(&secret(1, false), &secret(2, false)), Agreement::Contradicts);
     }
 
     #[test]

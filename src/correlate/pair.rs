@@ -23,7 +23,7 @@ struct Waiting<'a> {
 /// Candidates looked at for one call and pass, so that a flood of look-alikes costs a bounded amount.
 const CANDIDATES_MAX: usize = 4096;
 
-/// Joins `units` (in order, of one tool and one piece of time) into calls. From the witness farthest from the work
+/// Joins `units` (in any order, of one tool and one piece of time) into calls. From the witness farthest from the work
 /// to the nearest, each one's units are given to the calls so far; what is left over is a call of its own.
 pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Vec<Joined<'a>> {
     let mut calls: Vec<Joined<'a>> = Vec::new();

@@ -9,7 +9,8 @@ use super::unit::{Unit, groups_by_id, record_order, split};
 use super::{Clocks, Diff, JOIN_SLACK_MICROS, build, pair};
 use crate::model::{Call, Certainty, JoinedBy, Micros, Record, RecordId, Text, Witness};
 
-/// Where a unit stands: by the start of its interval on the common clock, then by its first record.
+/// Where a unit stands: by its first record's time on the common clock, then by the record's id. The number of a
+/// generation is no order that joining may rest on: files are found in another order in a scan than in a watch.
 type UnitKey = (Micros, RecordId);
 /// Records that share a request id: (stream, tool as logged, request id).
 type GroupKey = (Text, Text, Text);
@@ -176,17 +177,8 @@ impl ToolState {
     fn settle_piece(&mut self, keys: &[UnitKey], clocks: &Clocks, diff: &mut Diff) {
         let mut owners: FxHashMap<RecordId, Arc<Call>> = FxHashMap::default();
         let mut seen: FxHashSet<*const Call> = FxHashSet::default();
-        let mut entries: Vec<(UnitKey, &Entry)> =
+        let entries: Vec<(UnitKey, &Entry)> =
             keys.iter().filter_map(|key| Some((*key, self.units.get(key)?))).collect();
-        // Of equal times the stream decides: generations are numbered as files are found, which is another order in
-        // a scan than in a watch.
-        entries.sort_by(|(left, one), (right, other)| {
-            (left.0, &one.unit.base.stream, left.1).cmp(&(
-                right.0,
-                &other.unit.base.stream,
-                right.1,
-            ))
-        });
         let by_record: FxHashMap<RecordId, (UnitKey, &Entry)> =
             entries.iter().map(|(key, entry)| (key.1, (*key, *entry))).collect();
         let units: Vec<&Unit> = entries.iter().map(|(_, entry)| &entry.unit).collect();

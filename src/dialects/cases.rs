@@ -61,6 +61,17 @@ fn a_rejected_line_shows_a_bounded_head_without_secrets() {
 }
 
 #[test]
+fn a_secret_at_the_end_of_what_is_seen_of_a_line_does_not_stay() {
+    // Masking shortens the line, so that the end of what was looked at is shown.
+    let mut line = "password=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ".repeat(2000);
+    line.truncate(68 * 1024 - 10);
+    let line = format!("{line} ghp_canarycanarycanary");
+    let Parsed::Reject(reject) = parse(&mut parser(), line.as_bytes()) else { panic!("a reject") };
+    assert!(reject.head.len() < 64 * 1024);
+    assert!(!reject.head.contains("ghp_c"));
+}
+
+#[test]
 fn over_long_fields_are_cut_and_say_so() {
     let long = "t".repeat(5000);
     let line = format!(

@@ -25,7 +25,7 @@ use self::json::Json;
 use self::reading::Reading;
 use self::texts::{Texts, head};
 use self::words::Words;
-use crate::mask::{mask_line, mask_text};
+use crate::mask::{mask_cut, mask_line, mask_text};
 use crate::model::{
     Args, Dialect, Line, Micros, OutcomeClass, Record, RecordId, RecordKind, Reject, Text, Witness,
 };
@@ -240,8 +240,10 @@ fn unknown_shape(fields: &Fields<'_>) -> String {
 }
 
 fn masked_head(bytes: &[u8]) -> String {
-    let seen = bytes.get(..HEAD_BYTES_MAX + HEAD_MARGIN_BYTES).unwrap_or(bytes);
-    let mut masked = mask_line(seen);
+    let mut masked = match bytes.get(..HEAD_BYTES_MAX + HEAD_MARGIN_BYTES) {
+        Some(seen) if seen.len() < bytes.len() => mask_cut(seen),
+        _ => mask_line(bytes),
+    };
     masked.truncate(head(&masked, HEAD_BYTES_MAX).len());
     masked
 }

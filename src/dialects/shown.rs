@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use super::fields::{Fields, has_duplicates};
 use super::json::{Json, push_quoted};
 use super::texts::{NAME_BYTES_MAX, Texts, head};
-use crate::mask::{MASKED, is_secret_name, mask_text};
+use crate::mask::{
+    MASKED, is_secret_name, is_secret_option, is_value_key, mask_text, names_secret,
+};
 use crate::model::{ArgValue, ArgView, Args, Text};
 
 /// Longest argument value kept, in bytes of JSON text.
@@ -79,6 +81,7 @@ pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Op
     for (key, json) in added {
         push(&format!("\"{key}\":{json}"), &mut left_out);
     }
+    let beside = names_a_secret(fields.untaken());
     for (key, value) in fields.untaken().filter(|(_, value)| **value != Json::Null) {
         pair.clear();
         let mut masked = Masked {
@@ -86,7 +89,7 @@ pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Op
             bytes_max: EXTRA_BYTES_MAX,
             text_bytes_max: EXTRA_TEXT_BYTES_MAX,
         };
-        masked.push_pair(key, value);
+        masked.push_pair(key, value, beside);
         push(&pair, &mut left_out);
     }
     if left_out > 0 {
@@ -128,22 +131,35 @@ fn values(
 ) -> Vec<ArgValue> {
     pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
     names.extend(pairs.iter().skip(ARGS_MAX).map(|(name, _)| texts.shared(name).text));
-    let shown = pairs.iter().take(ARGS_MAX).map(|(name, value)| arg_value(texts, name, value));
+    let beside = names_a_secret(pairs.iter().map(|(name, value)| (&**name, value)));
+    let shown = pairs.iter().take(ARGS_MAX).map(|(name, value)| {
+        let secret = beside && is_value_key(name);
+        arg_value(texts, name, value, secret)
+    });
     let mut values: Vec<ArgValue> = shown.collect();
     // A masked name may have changed its place.
     values.sort_by(|a, b| a.name.cmp(&b.name));
     values
 }
 
-fn arg_value(texts: &mut Texts, name: &str, value: &Json<'_>) -> ArgValue {
+/// True when one of an object's pairs says that the value beside it is a secret:
+/// `"name":"API_KEY"`.
+fn names_a_secret<'v>(mut pairs: impl Iterator<Item = (&'v str, &'v Json<'v>)>) -> bool {
+    pairs.any(|(key, value)| value.as_str().is_some_and(|text| names_secret(key, text)))
+}
+
+fn arg_value(texts: &mut Texts, name: &str, value: &Json<'_>, secret: bool) -> ArgValue {
     let name = texts.shared(name);
+    let secret = secret || name.secret;
     let mut whole = String::new();
     value.push_canonical(&mut whole);
     let hash = texts.hash(&whole);
     let stated_chars = value.as_str().and_then(summary_chars);
-    let chars = stated_chars.or_else(|| Some(value.as_str()?.chars().count() as u64));
+    // The length of a secret is a part of it.
+    let chars =
+        stated_chars.or_else(|| Some(value.as_str()?.chars().count() as u64)).filter(|_| !secret);
     let text = match value {
-        _ if name.secret => Text::from("\"[masked]\""),
+        _ if secret => Text::from("\"[masked]\""),
         Json::List(_) | Json::Object(_) => masked_json(value, VALUE_BYTES_MAX).into(),
         Json::Text(text) if may_differ(text) => masked_json(value, VALUE_BYTES_MAX).into(),
         _ => whole.into(),
@@ -195,21 +211,29 @@ impl Masked<'_> {
             Json::Text(text) => self.push_text(text),
             Json::List(items) => {
                 self.out.push('[');
+                let mut after_option = false;
                 for item in items {
                     if !self.push_comma('[') {
                         break;
                     }
-                    self.push(item);
+                    let text = item.as_str();
+                    if after_option && text.is_some_and(|text| !text.starts_with('-')) {
+                        push_quoted(self.out, MASKED);
+                    } else {
+                        self.push(item);
+                    }
+                    after_option = text.is_some_and(is_secret_option);
                 }
                 self.out.push(']');
             }
             Json::Object(pairs) => {
                 self.out.push('{');
+                let beside = names_a_secret(pairs.iter().map(|(key, value)| (&**key, value)));
                 for (key, value) in pairs {
                     if !self.push_comma('{') {
                         break;
                     }
-                    self.push_pair(key, value);
+                    self.push_pair(key, value, beside);
                 }
                 self.out.push('}');
             }
@@ -217,10 +241,11 @@ impl Masked<'_> {
         }
     }
 
-    fn push_pair(&mut self, key: &str, value: &Json<'_>) {
+    /// `beside`: another pair of the object says that its value is a secret.
+    fn push_pair(&mut self, key: &str, value: &Json<'_>, beside: bool) {
         self.push_text(key);
         self.out.push(':');
-        if is_secret_name(head(key, NAME_BYTES_MAX)) {
+        if is_secret_name(head(key, NAME_BYTES_MAX)) || beside && is_value_key(key) {
             push_quoted(self.out, MASKED);
         } else {
             self.push(value);
@@ -300,12 +325,35 @@ mod tests {
                 r#""[masked]""#
             ]
         );
-        assert_eq!(args.values[3].chars, Some(3));
+        assert_eq!(args.values[3].chars, None, "a secret's length is not kept");
 
         let long = format!("{{\"a\":\"{}\"}}", "é".repeat(100_000));
         let args = shown(&long, "[]").args;
         assert!(args.values[0].text.len() <= VALUE_BYTES_MAX);
         assert_eq!(args.values[0].chars, Some(100_000));
+    }
+
+    #[test]
+    fn a_value_beside_a_secret_name_is_masked() {
+        for object in [
+            r#"{"name":"API_KEY","value":"canary"}"#,
+            r#"{"Value":["canary"],"key":"password"}"#,
+            r#"{"env":[{"name":"API_KEY","value":"canary"}]}"#,
+            r#"{"env":"[{\"value\":\"canary\",\"name\":\"API_KEY\"}]"}"#,
+            r#"{"cmd":"mysql --password canary"}"#,
+            r#"{"args":["--password","canary"]}"#,
+            r#"{"args":"[\"--password\",\"canary\"]"}"#,
+        ] {
+            let values = shown(object, "[]").args.values;
+            assert!(!format!("{values:?}").contains("canary"), "{values:?}");
+            let Json::Object(pairs) = parse(object).unwrap() else { panic!("an object") };
+            let extra = extra(&Fields::new(pairs), &[]).unwrap();
+            assert!(!extra.contains("canary"), "{extra}");
+        }
+        let open = shown(r#"{"name":"path","value":"canary"}"#, "[]").args.values;
+        assert_eq!(&*open[1].text, "\"canary\"");
+        let secret = shown(r#"{"name":"token","value":"canary"}"#, "[]").args.values;
+        assert_eq!((&*secret[1].text, secret[1].chars), ("\"[masked]\"", None));
     }
 
     #[test]

@@ -48,6 +48,9 @@ const HARMLESS: [&str; 20] = [
     "tokeniz",
 ];
 
+/// A longer text is no name; nor is the rest of it looked at.
+const NAME_VALUE_BYTES_MAX: usize = 128;
+
 /// True for names such as `password`, `X-Api-Key` or `clientSecret`; case, `-`, `_` and other
 /// separators do not count.
 pub fn is_secret_name(name: &str) -> bool {
@@ -64,6 +67,47 @@ pub fn is_secret_name(name: &str) -> bool {
         }
     }
     PARTS.iter().any(|part| squashed.contains(part))
+}
+
+/// Keys under which the name of a setting, header or variable stands beside its value.
+const NAME_KEYS: [&str; 12] = [
+    "name",
+    "key",
+    "field",
+    "header",
+    "variable",
+    "var",
+    "env",
+    "param",
+    "parameter",
+    "property",
+    "setting",
+    "option",
+];
+
+/// Keys under which such a value stands.
+const VALUE_KEYS: [&str; 3] = ["value", "values", "val"];
+
+/// True for a pair such as `"name":"API_KEY"`: a value beside it is a secret.
+pub(crate) fn names_secret(key: &str, value: &str) -> bool {
+    NAME_KEYS.iter().any(|name| key.eq_ignore_ascii_case(name))
+        && is_secret_name(
+            value.get(..value.floor_char_boundary(NAME_VALUE_BYTES_MAX)).unwrap_or(value),
+        )
+}
+
+/// True for a key whose value may be that of a name beside it.
+pub(crate) fn is_value_key(key: &str) -> bool {
+    VALUE_KEYS.iter().any(|name| key.eq_ignore_ascii_case(name))
+}
+
+/// True for an option of a command, without its value, that is followed by a secret.
+pub(crate) fn is_secret_option(text: &str) -> bool {
+    text.strip_prefix("--").is_some_and(|name| {
+        name.len() <= NAME_VALUE_BYTES_MAX
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            && is_secret_name(name)
+    })
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use memchr::{memchr2, memchr3};
-use regex::{Captures, Regex};
+use regex::{Captures, Match, Regex};
 
-use super::{MASKED, is_secret_name};
+use super::{MASKED, is_secret_name, is_secret_option};
 
 /// Shorter than the shortest secret any pattern knows.
 const BYTES_MIN: usize = 5;
@@ -18,7 +18,7 @@ const LOGIN_BYTES_MAX: usize = 15;
 static HINTS: LazyLock<Regex> = LazyLock::new(|| {
     compile(concat!(
         "AKIA|ASIA|ghp_|gho_|ghu_|ghs_|ghr_|github_pat_|glpat-|xox|xapp-|sk-",
-        "|k_live_|k_test_|AIza|npm_|eyJ|BEGIN |earer|EARER",
+        "|k_live_|k_test_|AIza|npm_|eyJ|BEGIN |earer|EARER|--",
     ))
 });
 
@@ -46,18 +46,28 @@ static NAMED: LazyLock<Regex> = LazyLock::new(|| {
     ))
 });
 
+static OPTION: LazyLock<Regex> = LazyLock::new(|| {
+    compile(concat!(
+        r"(?P<option>--[A-Za-z][A-Za-z0-9_-]*)[ \t]+\\*",
+        r#"(?P<value>"[^"]*"?|'[^']*'?|[^\s"',;&<>(){}\[\]\\-][^\s"',;&<>(){}\[\]\\]*)"#,
+    ))
+});
+
 /// False when no pattern can match: the cheap check in front of everything.
 pub(super) fn may_match(text: &str) -> bool {
     text.len() >= BYTES_MIN
         && (memchr2(b':', b'=', text.as_bytes()).is_some() || HINTS.is_match(text))
 }
 
-/// The text with every token and every `name=value` of a secret name masked.
+/// The text with every token and every `name=value` and `--name value` of a secret name masked.
 pub(super) fn mask(text: &str) -> Cow<'_, str> {
-    match mask_tokens(text) {
-        Cow::Borrowed(text) => mask_named(text),
-        Cow::Owned(masked) => Cow::Owned(mask_named(&masked).into_owned()),
+    let mut masked = Cow::Borrowed(text);
+    for layer in [mask_tokens, mask_named, mask_options] {
+        if let Cow::Owned(changed) = layer(&masked) {
+            masked = Cow::Owned(changed);
+        }
     }
+    masked
 }
 
 fn mask_tokens(text: &str) -> Cow<'_, str> {
@@ -94,11 +104,7 @@ fn mask_named(text: &str) -> Cow<'_, str> {
         at = value.end();
         // The name may go on to the left of what the pattern needs: `max_tokens` is no secret.
         let full_name = name_around(text, name.start(), name.end());
-        let inside = value.as_str().trim_start_matches(['"', '\'']);
-        let from = value.end() - inside.len();
-        // What stays around the secret are its quotes, with their backslashes where they are
-        // escaped.
-        let secret = inside.trim_end_matches(['"', '\'', '\\']);
+        let (from, inside, secret) = within_quotes(value);
         if secret.is_empty() || secret == MASKED || !is_secret_name(full_name) {
             continue;
         }
@@ -110,6 +116,29 @@ fn mask_named(text: &str) -> Cow<'_, str> {
         masked.replace(from, to, MASKED);
     }
     masked.finish()
+}
+
+fn mask_options(text: &str) -> Cow<'_, str> {
+    let mut masked = Masked::new(text);
+    for found in OPTION.captures_iter(text) {
+        let (Some(option), Some(value)) = (found.name("option"), found.name("value")) else {
+            continue;
+        };
+        let (from, _, secret) = within_quotes(value);
+        // What follows a closing quote is the next value's quote and no secret.
+        let is_word = secret.bytes().any(|byte| byte.is_ascii_alphanumeric() || !byte.is_ascii());
+        if is_word && secret != MASKED && is_secret_option(option.as_str()) {
+            masked.replace(from, from + secret.len(), MASKED);
+        }
+    }
+    masked.finish()
+}
+
+/// Where a value begins behind its quote, the value from there on, and without what closes it: its
+/// quotes, with their backslashes where they are escaped, stay around the mask.
+fn within_quotes<'a>(value: Match<'a>) -> (usize, &'a str, &'a str) {
+    let inside = value.as_str().trim_start_matches(['"', '\'']);
+    (value.end() - inside.len(), inside, inside.trim_end_matches(['"', '\'', '\\']))
 }
 
 fn name_around(text: &str, start: usize, end: usize) -> &str {
