@@ -1,13 +1,15 @@
 //! From a line in a log to a mail in a mailbox: the daemon, a real mail server, and a network that is down at first.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, mpsc};
 
 use crate::smtp_server::{PASSWORD, RealSmtp, USERNAME};
-use crate::support::{Daemon, await_that};
+use crate::support::{Daemon, await_that, calltrail, json_lines};
 
 const ATTACK: &str = include_str!("samples/trifecta/logs/tickets/audit.jsonl");
 
@@ -19,7 +21,7 @@ fn a_mail_server_that_is_down_gets_the_trifecta_once_when_it_is_up() {
     let config = write_config(home.path(), port, &server);
     let logs = home.path().join("logs");
     fs::create_dir_all(logs.join("tickets")).unwrap();
-    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    let daemon = start_after_history(home.path(), &logs, &config);
     fs::write(logs.join("tickets/audit.jsonl"), ATTACK).unwrap();
 
     daemon.await_count("select least(count(*), 1) from delivery_log where outcome = 'retry'", 1);
@@ -87,6 +89,43 @@ fn an_attack_that_goes_on_after_the_installation_is_mailed() {
     assert_eq!(server.mails().len(), 1);
 }
 
+#[test]
+fn a_mail_under_way_when_the_daemon_is_stopped_is_not_sent_again() {
+    let server = Arc::new(RealSmtp::start());
+    let (port, release) = hold_answers(&server);
+    let home = tempfile::tempdir().unwrap();
+    let config = write_config(home.path(), port, &server);
+    let logs = home.path().join("logs");
+    fs::create_dir_all(logs.join("tickets")).unwrap();
+    let daemon = start_after_history(home.path(), &logs, &config);
+    fs::write(logs.join("tickets/audit.jsonl"), ATTACK).unwrap();
+    await_that("the mail", || !server.mails().is_empty());
+
+    // The server has it and has not said so yet; the daemon is on its way out once its dashboard is gone.
+    let pid = daemon.pid().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let address = daemon.link.split('/').nth(2).unwrap();
+    await_that("the end of the dashboard", || TcpStream::connect(address).is_err());
+    drop(release);
+    assert!(daemon.stop().success());
+
+    let sql = "select outcome from delivery_log";
+    let output = calltrail(home.path()).args(["query", "--output", "json", sql]).output().unwrap();
+    assert_eq!(json_lines(&output), [serde_json::json!({ "outcome": "sent" })]);
+    let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
+    daemon.await_count("select count(*) from alerts", 1);
+    assert!(daemon.stop().success());
+    assert_eq!(server.mails().len(), 1, "the mail comes once");
+}
+
+/// A daemon that has had its first look: whatever comes from now on is news.
+fn start_after_history(home: &Path, logs: &Path, config: &Path) -> Daemon {
+    fs::write(logs.join("tickets/earlier.jsonl"), "\n").unwrap();
+    let daemon = Daemon::start_with(home, logs, &["--config", config.to_str().unwrap()]);
+    daemon.await_count("select count(*) from sources", 1);
+    daemon
+}
+
 fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
     let password = home.join("password");
     let mut file =
@@ -124,4 +163,32 @@ fn forward(port: u16, to: u16) {
             });
         }
     });
+}
+
+/// A port that leads to the server, and holds back whatever the server says once it has a mail, until the sender that
+/// is returned is dropped.
+fn hold_answers(server: &Arc<RealSmtp>) -> (u16, mpsc::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (release, held) = mpsc::channel();
+    let server = Arc::clone(server);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            let Ok(mut up) = TcpStream::connect(("127.0.0.1", server.port)) else { continue };
+            let (mut from_client, mut to_server) =
+                (client.try_clone().unwrap(), up.try_clone().unwrap());
+            std::thread::spawn(move || drop(std::io::copy(&mut from_client, &mut to_server)));
+            let mut chunk = [0; 4096];
+            while let Ok(length @ 1..) = up.read(&mut chunk) {
+                if !server.mails().is_empty() {
+                    held.iter().for_each(drop::<()>);
+                }
+                if client.write_all(&chunk[..length]).is_err() {
+                    break;
+                }
+            }
+            drop(client.shutdown(std::net::Shutdown::Both));
+        }
+    });
+    (port, release)
 }

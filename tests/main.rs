@@ -14,6 +14,8 @@ mod browser;
 mod long_lines;
 /// Mails as a real mail server gets them.
 mod mail;
+/// Every byte is accounted for.
+mod ranges;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
 /// A real mail server.

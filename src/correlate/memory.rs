@@ -204,7 +204,9 @@ fn reply_of(
     let derived = session_key(None, call.principal.as_ref(), call.client.as_ref(), &call.stream);
     let session = Some(Text::clone(&call.session)).filter(|session| *session != derived);
     let explained = |duration_ms: &f64| {
-        known.iter().any(|record| record.duration_ms.is_some_and(|known| known == *duration_ms))
+        known
+            .iter()
+            .any(|record| record.duration_ms.map(f64::to_bits) == Some(duration_ms.to_bits()))
     };
     let mut flags = call.flags.clone();
     flags.retain(|flag| !known.iter().any(|record| record.flags.contains(flag)));

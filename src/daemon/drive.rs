@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
@@ -36,6 +36,8 @@ pub(super) struct Driver {
     /// What was wrong at the start and stays so.
     pub(super) standing_problems: Vec<String>,
     pub(super) on_backfill: super::watch::OnBackfill,
+    /// Told once, when the files were looked at for the first time: what is written afterwards is news.
+    pub(super) looked: Option<oneshot::Sender<()>>,
     pub(super) scan_every: Duration,
     pub(super) shutdown: CancellationToken,
     /// The readers handed out: after a fault they are given new connections.
@@ -139,10 +141,14 @@ impl Driver {
         }
     }
 
-    fn look(&self, pipeline: &mut Pipeline, wake: &mut Wake) {
+    fn look(&mut self, pipeline: &mut Pipeline, wake: &mut Wake) {
         let at = now();
         let report = pipeline.look(at);
         pipeline.finish(at);
+        if let Some(looked) = self.looked.take() {
+            // Whoever waits for it may have been told to stop.
+            drop(looked.send(()));
+        }
         wake.follow(&report.folders);
         for problem in &report.problems {
             tracing::warn!(path = ?problem.path, "{}", problem.message);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
@@ -75,6 +75,7 @@ pub(crate) async fn watch(
             tracing::error!(%error, "the dashboard has stopped");
         }
     });
+    let (looked, first_look) = oneshot::channel();
     let driver = Driver {
         setup: setup.pipeline,
         journal,
@@ -82,13 +83,17 @@ pub(crate) async fn watch(
         health: health_tx,
         news: news_tx,
         standing_problems,
+        looked: Some(looked),
         on_backfill: setup.on_backfill,
         scan_every: setup.scan_every,
         shutdown: shutdown.clone(),
         reader,
     };
     let writer = start_writer(driver, pipeline)?;
-    on_ready(address);
+    tokio::select! {
+        _ = first_look => on_ready(address),
+        () = shutdown.cancelled() => {}
+    }
     shutdown.cancelled().await;
     let stop = async {
         while tasks.join_next().await.is_some() {}
