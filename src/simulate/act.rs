@@ -111,10 +111,12 @@ pub(super) struct Act {
     pub(super) fate: Fate,
     /// The tenant whose data it touches, where that is not the actor's own.
     pub(super) foreign_tenant: Option<Text>,
+    /// The address it fetches or the words it searches for, where the log is to show them.
+    pub(super) about: Option<&'static str>,
 }
 
 impl Act {
     pub(super) const fn new(tool: Tool, fate: Fate) -> Self {
-        Self { tool, fate, foreign_tenant: None }
+        Self { tool, fate, foreign_tenant: None, about: None }
     }
 }

@@ -9,6 +9,14 @@ use super::truth::AlertTruth;
 use super::{desk, gate, proxy, tickets};
 use crate::model::{Micros, Text};
 
+/// What Jonas reads.
+const PAGES: [&str; 4] = [
+    "https://docs.example.com/vpn/setup",
+    "https://docs.example.com/printers",
+    "https://status.example.com/",
+    "https://blog.example.com/ticket-triage",
+];
+
 /// Who is in the story. The order is that of `cast`.
 #[derive(Clone, Copy)]
 enum Who {
@@ -162,11 +170,16 @@ fn background(cast: &mut [Actor]) -> Vec<Beat> {
     for (who, every_ms, tools) in routines {
         let Some(actor) = cast.get_mut(who as usize) else { continue };
         let mut at_ms = actor.dice.between(0, every_ms);
+        let mut pages = PAGES.iter().cycle();
         for tool in tools.iter().cycle() {
             if at_ms > 84_000 {
                 break;
             }
-            beats.push(Beat { at_ms, who, act: Act::new(*tool, Fate::Ok), attack: None });
+            let mut act = Act::new(*tool, Fate::Ok);
+            if *tool == Tool::FetchUrl {
+                act.about = pages.next().copied();
+            }
+            beats.push(Beat { at_ms, who, act, attack: None });
             at_ms += actor.dice.between(every_ms / 2, every_ms * 3 / 2);
         }
     }
@@ -177,7 +190,14 @@ fn background(cast: &mut [Actor]) -> Vec<Beat> {
 fn attacks() -> Vec<Beat> {
     let mut beats = Vec::new();
     let mut beat = |at_ms, who, tool, fate, attack| {
-        beats.push(Beat { at_ms, who, act: Act::new(tool, fate), attack });
+        let about = match (tool, at_ms) {
+            (Tool::FetchUrl, _) => Some("https://manuals.evil.example/printer-setup"),
+            (Tool::SearchTickets, 29_500) => Some("vpn credentials"),
+            (Tool::SearchTickets, 31_200) => Some("customer bank details"),
+            (Tool::SearchTickets, _) => Some("refund"),
+            _ => None,
+        };
+        beats.push(Beat { at_ms, who, act: Act { about, ..Act::new(tool, fate) }, attack });
     };
     // A deletion as it should be: the question, the answer, the server asking back.
     beat(4_000, Who::Lars, Tool::DeleteFile, Fate::Elicited, None);

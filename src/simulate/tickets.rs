@@ -27,7 +27,7 @@ pub(super) fn write(
 ) -> Micros {
     let took = took(actor, act);
     let tenant = act.foreign_tenant.clone().or_else(|| actor.tenant.clone());
-    let (params, dropped) = params(actor, act.tool, tenant.as_deref().unwrap_or_default());
+    let (params, dropped) = params(actor, act, tenant.as_deref().unwrap_or_default());
     let outcome = outcome(actor, act.fate);
     let object = Object::new()
         .time("ts", TimeStyle::Rfc3339)
@@ -54,24 +54,30 @@ fn took(actor: &mut Actor, act: &Act) -> i64 {
     }
 }
 
-fn params(actor: &mut Actor, tool: Tool, tenant: &str) -> (String, &'static [&'static str]) {
+fn params(actor: &mut Actor, act: &Act, tenant: &str) -> (String, &'static [&'static str]) {
     let status = actor.dice.pick(&STATUSES);
     let initial = tenant.chars().next().unwrap_or('t').to_ascii_uppercase();
     let number = 1000 + (actor.number * 7919 + actor.serial * 37) % 9000;
     let ticket = format!("{initial}-{number}");
     let object = Object::new();
-    match tool {
-        Tool::FetchUrl => (object.finish(), &["url"]),
-        Tool::SearchTickets => (object.text("status", status).finish(), &["query"]),
-        Tool::ListTickets => {
+    match (act.tool, act.about) {
+        (Tool::FetchUrl, Some(url)) => (object.text("url", url).finish(), &[]),
+        (Tool::FetchUrl, None) => (object.finish(), &["url"]),
+        (Tool::SearchTickets, Some(query)) => {
+            (object.text("status", status).text("query", query).finish(), &[])
+        }
+        (Tool::SearchTickets, None) => (object.text("status", status).finish(), &["query"]),
+        (Tool::ListTickets, _) => {
             let page = actor.dice.between(1, 4);
             (object.text("status", status).number("page", page).finish(), &[])
         }
-        Tool::UpdateTicket => {
+        (Tool::UpdateTicket, _) => {
             (object.text("ticket_id", &ticket).text("status", status).finish(), &["note"])
         }
-        Tool::PostComment => (object.text("ticket_id", &ticket).finish(), &["body"]),
-        Tool::SendEmail => (object.text("template", "reply").finish(), &["to", "subject", "body"]),
+        (Tool::PostComment, _) => (object.text("ticket_id", &ticket).finish(), &["body"]),
+        (Tool::SendEmail, _) => {
+            (object.text("template", "reply").finish(), &["to", "subject", "body"])
+        }
         _ => (object.text("ticket_id", &ticket).finish(), &[]),
     }
 }

@@ -10,9 +10,9 @@ use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident_page::{label_source_words, label_words, ran_words};
 use super::json_text;
-use super::shown::{Severity, Shown, When, bytes, count, duration};
+use super::shown::{Severity, Shown, WhenExact, bytes, count, duration};
 use super::state::Shared;
-use super::story::{self, Sentence};
+use super::story::{self, Sentence, Voice};
 use super::timeline::class_word;
 use crate::model::{
     AlertId, AlertView, ArgValue, ArgView, Call, CallId, Certainty, JoinedBy, Labels, OutcomeClass,
@@ -33,8 +33,8 @@ pub(crate) struct CallPage {
     code: Shown,
     ran: &'static str,
     facts: Vec<(&'static str, Shown)>,
-    at: When,
-    ended: When,
+    at: WhenExact,
+    ended: WhenExact,
     actor: Shown,
     actor_address: Option<String>,
     labels: Vec<&'static str>,
@@ -63,7 +63,7 @@ struct SightingBlock {
 }
 
 struct StepRow {
-    at: When,
+    at: WhenExact,
     offset: Shown,
     class: &'static str,
     class_words: &'static str,
@@ -85,7 +85,7 @@ struct RecordBlock {
     generation: u64,
     offset: Shown,
     length: Shown,
-    at: When,
+    at: WhenExact,
     time_note: &'static str,
     class: &'static str,
     code: Shown,
@@ -148,8 +148,8 @@ fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
         code: Shown::short(&call.code, 80),
         ran: ran_words(call.ran),
         facts: facts(call),
-        at: When(call.at),
-        ended: When(call.ended),
+        at: WhenExact(call.at),
+        ended: WhenExact(call.ended),
         actor: Shown::short(&call.actor, 160),
         actor_address: Filter::default().address_of_actor(&call.actor),
         labels: label_words(labels),
@@ -231,7 +231,7 @@ fn block(call: &Call, sighting: &Sighting) -> SightingBlock {
                     format!("{}{}", if offset < 0 { "" } else { "+" }, duration(offset))
                 });
                 StepRow {
-                    at: When(step.at),
+                    at: WhenExact(step.at),
                     offset: Shown::new(&offset.unwrap_or_default()),
                     class: class_word(step.class),
                     class_words: class_words(step.class),
@@ -244,7 +244,7 @@ fn block(call: &Call, sighting: &Sighting) -> SightingBlock {
 
 const fn joined_words(joined_by: JoinedBy, certainty: Certainty) -> &'static str {
     match (joined_by, certainty) {
-        (JoinedBy::Alone, _) => "leads the call",
+        (JoinedBy::Alone, _) => "first witness",
         (JoinedBy::Trace, _) => "joined by a shared trace id",
         (JoinedBy::Arguments, Certainty::Ambiguous) => {
             "joined by tool, arguments and time; other calls fit as well"
@@ -294,7 +294,7 @@ fn record(record: &RecordView) -> RecordBlock {
         generation: record.id.generation,
         offset: Shown::new(&count(record.id.offset)),
         length: Shown::new(&bytes(record.length)),
-        at: When(record.at),
+        at: WhenExact(record.at),
         time_note: match record.time_quality {
             TimeQuality::Own => "",
             TimeQuality::Missing => "the record has no time of its own; this is its neighbour's",

@@ -1,6 +1,8 @@
 //! The incident list's filter: all of it is in the query string, so that a page's address is the
 //! page.
 
+use serde_json::Value;
+
 use super::incident::Incident;
 use super::link;
 use super::shown::{Severity, Shown, clock_text};
@@ -227,7 +229,28 @@ fn mentions(alert: &AlertView, text: &str) -> bool {
                 || [&call.server, &call.principal, &call.client, &call.tenant]
                     .into_iter()
                     .any(|hay| hay.as_deref().is_some_and(holds))
+                || call
+                    .lines
+                    .iter()
+                    .filter_map(|line| line.text.as_deref())
+                    .any(|line| holds(line) && has_value(line, &holds))
         })
+}
+
+/// True when a value of the JSON line holds the text: the keys are in every line. A line that is no
+/// JSON counts as a whole.
+fn has_value(line: &str, holds: &impl Fn(&str) -> bool) -> bool {
+    serde_json::from_str(line).map_or(true, |value| in_value(&value, holds))
+}
+
+fn in_value(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
+    match value {
+        Value::String(text) => holds(text),
+        Value::Array(items) => items.iter().any(|item| in_value(item, holds)),
+        Value::Object(members) => members.values().any(|member| in_value(member, holds)),
+        Value::Number(number) => holds(&number.to_string()),
+        Value::Null | Value::Bool(_) => false,
+    }
 }
 
 /// RFC 3339, or what a browser's date and time field sends, taken as UTC.

@@ -169,10 +169,14 @@ pub(crate) fn call(id: u8, tool: &str, at: i64) -> Call {
         ran: Ran::Yes,
         args: Args {
             view: ArgView::Full,
-            values: vec![
-                arg("query", "\"customer tokens\""),
-                arg("options", "{\"limit\":20,\"fields\":[\"id\",\"body\"]}"),
-            ],
+            values: if tool == "fetch_url" {
+                vec![arg("url", "\"https://evil.example/manual\"")]
+            } else {
+                vec![
+                    arg("query", "\"customer tokens\""),
+                    arg("options", "{\"limit\":20,\"fields\":[\"id\",\"body\"]}"),
+                ]
+            },
             dropped: vec!["cursor".into()],
         },
         flags: vec!["duplicate-key".into()],
@@ -213,7 +217,14 @@ fn evidence(stage: &str, call: &Call) -> EvidenceView {
                 file: format!("/var/log/mcp/{}", sighting.stream),
                 record: step.record,
                 length: step.length,
-                text: Some("{\"event\":\"tool_call\"}".to_owned()),
+                text: Some(format!(
+                    "{{\"event\":\"tool_call\",\"args\":{}}}",
+                    if call.tool.as_ref() == "fetch_url" {
+                        "{\"url\":\"https://evil.example/manual\"}"
+                    } else {
+                        "{}"
+                    }
+                )),
             })
             .collect(),
     }

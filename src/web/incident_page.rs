@@ -13,9 +13,9 @@ use super::frame::{Frame, Section};
 use super::incident::{APART_MICROS_MAX, Incident, group};
 use super::list_page::matching;
 use super::scene::{Scene, SceneCall};
-use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
+use super::shown::{Severity, Shown, When, brief_duration, count, counted, duration, state_words};
 use super::state::Shared;
-use super::story::{self, Sentence};
+use super::story::{self, Sentence, Voice};
 use super::timeline::{self, Timeline, class_word, stage_class};
 use crate::model::{
     AlertId, AlertState, AlertView, Call, CallId, CloseReason, DecisionView, Label, LabelSource,
@@ -92,6 +92,7 @@ struct Row {
     offset: Shown,
     parts: Vec<RowPart>,
     tool: Shown,
+    args: Option<Shown>,
     server: Option<Shown>,
     labels: Vec<&'static str>,
     code: Shown,
@@ -291,7 +292,7 @@ fn page(
         actor_address: Filter::default().address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
+        lasted: lasted.map(|lasted| Shown::new(&brief_duration(lasted))),
         story: story::tell(&incident, &scene),
         alerts: incident.alerts().iter().map(block).collect(),
         notes: notes(&incident, &scene, &timeline, is_cut),
@@ -318,18 +319,25 @@ fn notes(incident: &Incident, scene: &Scene, timeline: &Timeline, is_cut: bool) 
     let mut notes = Vec::new();
     if elided > 0 {
         let calls = counted(elided, "further call");
-        notes.push(format!("{calls} of the evidence were counted but not kept one by one."));
+        let were = if elided == 1 { "was" } else { "were" };
+        notes.push(format!("{calls} of the evidence {were} counted but not kept one by one."));
     }
     if scene.left_out > 0 {
         let calls = counted(scene.left_out as u64, "call");
-        notes.push(format!("{calls} in the middle are left out of picture and table."));
+        let are = if scene.left_out == 1 { "is" } else { "are" };
+        notes.push(format!("{calls} in the middle {are} left out of picture and table."));
     }
     if is_cut {
         notes.push("Only part of the surrounding calls is shown.".to_owned());
     }
     if timeline.strips_left_out > 0 {
         let alerts = counted(timeline.strips_left_out as u64, "alert");
-        notes.push(format!("{alerts} have no strip of their own in the picture."));
+        let without = if timeline.strips_left_out == 1 {
+            "has no strip of its"
+        } else {
+            "have no strip of their"
+        };
+        notes.push(format!("{alerts} {without} own in the picture."));
     }
     notes.iter().map(|note| Shown::new(note)).collect()
 }
@@ -351,15 +359,15 @@ fn choices(incident: &Incident, minutes: u32, filter: &Filter) -> Vec<Choice> {
 
 fn block(alert: &AlertView) -> AlertBlock {
     let mut facts = vec![
-        ("asks for", Shown::new(&count(alert.why.threshold))),
-        ("found", Shown::new(&count(alert.why.value))),
+        ("Needed to fire", Shown::new(&count(alert.why.threshold))),
+        ("Found when it fired", Shown::new(&count(alert.why.value))),
     ];
     if let Some(seconds) = alert.why.timespan.filter(|seconds| seconds.is_finite()) {
         #[expect(clippy::cast_possible_truncation, reason = "a span of time for people")]
         let micros = (seconds * 1e6) as i64;
-        facts.push(("within", Shown::new(&duration(micros))));
+        facts.push(("Within", Shown::new(&duration(micros))));
     }
-    facts.push(("matches", Shown::new(&count(alert.count))));
+    facts.push(("Times fired", Shown::new(&count(alert.count))));
     AlertBlock {
         id: alert.id,
         severity: Severity(alert.level),
@@ -389,7 +397,7 @@ fn row(
 ) -> Row {
     let offset = start.zip(call.at).map(|(start, at)| {
         let offset = at.since(start);
-        format!("{}{}", if offset < 0 { "" } else { "+" }, duration(offset))
+        format!("{}{}", if offset < 0 { "" } else { "+" }, brief_duration(offset))
     });
     let rule = |alert: usize| incident.alerts().get(alert).map_or("", |alert| &alert.rule);
     Row {
@@ -408,6 +416,7 @@ fn row(
             })
             .collect(),
         tool: Shown::short(&call.tool, 120),
+        args: call.args.clone(),
         server: call.server.as_deref().map(|server| Shown::short(server, 80)),
         labels: label_words(labels(call.server.as_deref(), &call.tool)),
         code: Shown::short(&call.code, 60),

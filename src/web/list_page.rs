@@ -12,7 +12,7 @@ use super::filter::{Chip, Filter, RANGES};
 use super::frame::{Frame, Section};
 use super::histogram::{self, Histogram};
 use super::incident::{Incident, group, sort_key};
-use super::shown::{Severity, Shown, When, count, counted, duration, state_words};
+use super::shown::{Severity, Shown, When, brief_duration, count, counted, state_words};
 use super::state::Shared;
 use crate::model::{AlertId, AlertState, AlertView, Level, Micros, Totals};
 use crate::store::{AlertFilter, StoreError};
@@ -61,14 +61,21 @@ struct Row {
     lasted: Option<Shown>,
     alerts: Shown,
     calls: Shown,
-    servers: Names,
     tools: Names,
 }
 
-/// The first few names and how many more there are.
+/// The first few tools and how many more there are.
 struct Names {
-    shown: Vec<Shown>,
+    shown: Vec<Name>,
     more: usize,
+    /// The server that all of them are on, where it is one.
+    server: Option<Shown>,
+}
+
+/// A tool and, where the tools of the incident are on several servers, its own.
+struct Name {
+    tool: Shown,
+    server: Option<Shown>,
 }
 
 /// The values the filter form starts with.
@@ -250,21 +257,31 @@ fn row(filter: &Filter, incident: &Incident) -> Row {
         actor_address: filter.address_of_actor(incident.actor()),
         first: When(first),
         last: When(last),
-        lasted: lasted.map(|lasted| Shown::new(&duration(lasted))),
+        lasted: lasted.map(|lasted| Shown::new(&brief_duration(lasted))),
         alerts: Shown::new(&count(incident.alerts().len() as u64)),
         calls: Shown::new(&format!("{}{more}", count(distinct.len() as u64))),
-        servers: names(calls().filter_map(|call| call.server.as_deref())),
-        tools: names(calls().map(|call| call.tool.as_str())),
+        tools: names(calls().map(|call| (call.tool.as_str(), call.server.as_deref()))),
     }
 }
 
-/// The names in the order in which they first appear.
-fn names<'a>(all: impl Iterator<Item = &'a str>) -> Names {
+/// Tools with their servers, in the order in which they first appear.
+fn names<'a>(all: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> Names {
     let mut seen = BTreeSet::new();
-    let distinct: Vec<&str> = all.filter(|name| seen.insert(*name)).collect();
+    let distinct: Vec<(&str, Option<&str>)> = all.filter(|name| seen.insert(*name)).collect();
+    let shown = |name: Option<&str>| name.map(|name| Shown::short(name, 48));
+    let first = distinct.first().and_then(|(_, server)| *server);
+    let common = first.filter(|_| distinct.iter().all(|(_, server)| *server == first));
     Names {
-        shown: distinct.iter().take(NAMES_MAX).map(|name| Shown::short(name, 48)).collect(),
+        shown: distinct
+            .iter()
+            .take(NAMES_MAX)
+            .map(|(tool, server)| Name {
+                tool: Shown::short(tool, 48),
+                server: shown(server.filter(|_| common.is_none())),
+            })
+            .collect(),
         more: distinct.len().saturating_sub(NAMES_MAX),
+        server: shown(common),
     }
 }
 

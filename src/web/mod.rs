@@ -6,6 +6,7 @@
 //! from the outside in: security headers, tracing, catch-panic, host allow-list, body limit,
 //! cross-site check, time limit, login, page.
 
+mod arguments;
 mod assets;
 mod backend;
 mod call_page;

@@ -6,7 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::arguments;
 use super::incident::Incident;
+use super::shown::Shown;
 use crate::model::{
     AlertView, Call, CallId, Discrepancy, EvidenceView, Micros, OutcomeClass, Ran, RecordId,
     Sighting, Witness,
@@ -29,6 +31,8 @@ pub(crate) struct SceneCall {
     pub(crate) at: Option<Micros>,
     pub(crate) server: Option<String>,
     pub(crate) tool: String,
+    /// Its arguments in one line; none where nothing is known of them.
+    pub(crate) args: Option<Shown>,
     pub(crate) code: String,
     pub(crate) class: OutcomeClass,
     pub(crate) ran: Ran,
@@ -126,6 +130,7 @@ impl SceneCall {
             at: call.at,
             server: call.server.as_deref().map(str::to_owned),
             tool: call.tool.to_string(),
+            args: arguments::summary(&call.args),
             code: call.code.to_string(),
             class: call.class,
             ran: call.ran,
@@ -150,6 +155,7 @@ impl SceneCall {
             at: evidence.at,
             server: evidence.server.clone(),
             tool: evidence.tool.clone(),
+            args: None,
             code: evidence.code.clone(),
             class: evidence.class,
             ran: evidence.ran,

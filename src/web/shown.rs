@@ -8,6 +8,8 @@ use std::fmt;
 use crate::model::{AlertState, CloseReason, Level, Micros};
 use crate::untrusted::display_untrusted;
 
+const NO_TIME: &str = "<span class=\"quiet\">no time</span>";
+
 /// Text that has been through [`display_untrusted`]; the templates escape it for HTML.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Shown(String);
@@ -43,24 +45,42 @@ impl fmt::Display for Shown {
     }
 }
 
-/// An instant, written as a `<time>` element in UTC; "no time" where there is none.
+/// An instant to the millisecond, written as a `<time>` element in UTC whose title has the
+/// microseconds; "no time" where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct When(pub(crate) Option<Micros>);
+
+/// The same with its microseconds in view, for where records are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WhenExact(pub(crate) Option<Micros>);
 
 impl fmt::Display for When {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(at) => {
-                let iso = at.to_rfc3339();
-                write!(f, "<time datetime=\"{iso}\">{}</time>", clock_text(at))
+                let (iso, exact) = (at.to_rfc3339(), exact_clock_text(at));
+                write!(f, "<time datetime=\"{iso}\" title=\"{exact}\">{}</time>", clock_text(at))
             }
-            None => f.write_str("<span class=\"quiet\">no time</span>"),
+            None => f.write_str(NO_TIME),
         }
     }
 }
 
-/// It writes its own element, of digits alone: nothing in it can come from a log.
+impl fmt::Display for WhenExact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(at) => {
+                let iso = at.to_rfc3339();
+                write!(f, "<time datetime=\"{iso}\">{}</time>", exact_clock_text(at))
+            }
+            None => f.write_str(NO_TIME),
+        }
+    }
+}
+
+/// They write their own element, of digits alone: nothing in it can come from a log.
 impl askama::filters::HtmlSafe for When {}
+impl askama::filters::HtmlSafe for WhenExact {}
 
 /// A coordinate in a picture, with one decimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
@@ -72,8 +92,13 @@ impl fmt::Display for Px {
     }
 }
 
-/// `2026-11-29 10:00:01.250 UTC`: milliseconds, and microseconds only where there are some.
+/// `2026-11-29 10:00:01.250 UTC`.
 pub(crate) fn clock_text(at: Micros) -> String {
+    at.to_datetime().format("%F %T%.3f UTC").to_string()
+}
+
+/// The same, and microseconds where there are some.
+fn exact_clock_text(at: Micros) -> String {
     let form = if at.0.rem_euclid(1000) == 0 { "%F %T%.3f UTC" } else { "%F %T%.6f UTC" };
     at.to_datetime().format(form).to_string()
 }
@@ -81,6 +106,18 @@ pub(crate) fn clock_text(at: Micros) -> String {
 /// The time of day alone, for the axis of a picture.
 pub(crate) fn day_time_text(at: Micros) -> String {
     at.to_datetime().format("%T%.3f").to_string()
+}
+
+/// A length of time at a glance: to the millisecond below a second, to the hundredth of a second
+/// below a minute.
+pub(crate) fn brief_duration(micros: i64) -> String {
+    let unit = match micros.unsigned_abs() {
+        0 => return duration(0),
+        1..1_000 => return if micros < 0 { "−<1 ms" } else { "<1 ms" }.to_owned(),
+        1_000..1_000_000 => 1_000,
+        _ => 10_000,
+    };
+    duration(micros.saturating_add(micros.signum() * unit / 2) / unit * unit)
 }
 
 /// A length of time for people: exact to the millisecond below a minute.
@@ -198,6 +235,23 @@ mod tests {
     }
 
     #[test]
+    fn durations_at_a_glance_are_rounded() {
+        for (micros, text) in [
+            (0, "0 s"),
+            (412, "<1 ms"),
+            (-412, "−<1 ms"),
+            (582_613, "583 ms"),
+            (999_600, "1 s"),
+            (1_473_211, "1.47 s"),
+            (-5_246_000, "−5.25 s"),
+            (59_999_999, "1 min 00 s"),
+            (i64::MAX, "106751991 d 04 h"),
+        ] {
+            assert_eq!(brief_duration(micros), text);
+        }
+    }
+
+    #[test]
     fn numbers_are_for_people() {
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
@@ -216,10 +270,15 @@ mod tests {
 
     #[test]
     fn times_name_their_zone() {
-        let at = Micros::parse_rfc3339("2026-11-29T10:00:01.25Z").unwrap();
+        let at = Micros::parse_rfc3339("2026-11-29T10:00:01.250017Z").unwrap();
         assert_eq!(
             When(Some(at)).to_string(),
-            "<time datetime=\"2026-11-29T10:00:01.250000Z\">2026-11-29 10:00:01.250 UTC</time>"
+            "<time datetime=\"2026-11-29T10:00:01.250017Z\" \
+             title=\"2026-11-29 10:00:01.250017 UTC\">2026-11-29 10:00:01.250 UTC</time>"
+        );
+        assert_eq!(
+            WhenExact(Some(at)).to_string(),
+            "<time datetime=\"2026-11-29T10:00:01.250017Z\">2026-11-29 10:00:01.250017 UTC</time>"
         );
     }
 }

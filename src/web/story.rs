@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::incident::Incident;
 use super::scene::{Scene, SceneCall};
-use super::shown::{Shown, clock_text, counted, duration};
+use super::shown::{Shown, brief_duration, clock_text, counted};
 use crate::model::{Discrepancy, Ran};
 
 /// Calls told one by one; a longer chain is told by its ends.
@@ -18,7 +18,17 @@ pub(crate) struct Sentence {
 
 pub(crate) struct Piece {
     pub(crate) text: Shown,
-    pub(crate) is_quoted: bool,
+    pub(crate) voice: Voice,
+}
+
+/// Whose words a piece is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Voice {
+    Ours,
+    /// A name or a word from the logs.
+    Log,
+    /// A call's arguments.
+    Args,
 }
 
 /// Builds a sentence piece by piece.
@@ -27,12 +37,17 @@ struct Speech(Vec<Piece>);
 
 impl Speech {
     fn say(mut self, words: &str) -> Self {
-        self.0.push(Piece { text: Shown::new(words), is_quoted: false });
+        self.0.push(Piece { text: Shown::new(words), voice: Voice::Ours });
         self
     }
 
     fn quote(mut self, words: &str) -> Self {
-        self.0.push(Piece { text: Shown::short(words, 120), is_quoted: true });
+        self.0.push(Piece { text: Shown::short(words, 120), voice: Voice::Log });
+        self
+    }
+
+    fn args(mut self, args: &Shown) -> Self {
+        self.0.push(Piece { text: args.clone(), voice: Voice::Args });
         self
     }
 
@@ -81,9 +96,11 @@ fn summary(incident: &Incident, scene: &Scene) -> Sentence {
     if let Some((first, last)) = incident.first_seen().zip(incident.last_seen()) {
         speech = match last.since(first) {
             0 => speech.say(&format!(" at {}", clock_text(first))),
-            lasted => {
-                speech.say(&format!(" within {}, from {}", duration(lasted), clock_text(first)))
-            }
+            lasted => speech.say(&format!(
+                " within {}, from {}",
+                brief_duration(lasted),
+                clock_text(first)
+            )),
         };
     }
     let witnesses: BTreeSet<_> =
@@ -98,11 +115,14 @@ fn summary(incident: &Incident, scene: &Scene) -> Sentence {
 fn step(call: &SceneCall, before: Option<&SceneCall>, lead: Option<usize>) -> Sentence {
     let gap = before.and_then(|before| Some(call.at?.since(before.at?)));
     let speech = match (gap, call.at) {
-        (Some(gap), _) => Speech::default().say(&format!("{} later: ", duration(gap))),
+        (Some(gap), _) => Speech::default().say(&format!("{} later: ", brief_duration(gap))),
         (None, Some(at)) => Speech::default().say(&format!("At {}: ", clock_text(at))),
         (None, None) => Speech::default().say("At an unknown time: "),
     };
     let mut speech = speech.quote(&call.tool);
+    if let Some(args) = &call.args {
+        speech = speech.say(" (").args(args).say(")");
+    }
     if let Some(server) = &call.server {
         speech = speech.say(" on ").quote(server);
     }
@@ -152,17 +172,35 @@ mod tests {
         let (incident, calls) = trifecta();
         let told: Vec<_> =
             tell(&incident, &Scene::new(&incident, calls)).iter().map(text).collect();
+        let args = "query: \"customer tokens\", \
+                    options: {\"limit\":20,\"fields\":[\"id\",\"body\"]}, cursor: not logged";
         assert_eq!(
             told,
             [
                 "u-eng made 4 calls within 12.05 s, from 2026-11-29 10:00:00.000 UTC, \
-                 seen by the logs of the client, server.",
-                "At 2026-11-29 10:00:00.000 UTC: fetch_url on web, as open-world, ended ok.",
-                "4.1 s later: search_tickets on tickets, as sensitive-read, ended ok.",
-                "2.7 s later: search_tickets on tickets, as sensitive-read, ended ok.",
-                "5.25 s later: post_comment on tickets, as outbound-write, ended ok.",
+                 seen by the logs of the client, server."
+                    .to_owned(),
+                "At 2026-11-29 10:00:00.000 UTC: fetch_url (url: https://evil.example/manual, \
+                 cursor: not logged) on web, as open-world, ended ok."
+                    .to_owned(),
+                format!(
+                    "4.1 s later: search_tickets ({args}) on tickets, as sensitive-read, ended ok."
+                ),
+                format!(
+                    "2.7 s later: search_tickets ({args}) on tickets, as sensitive-read, ended ok."
+                ),
+                format!(
+                    "5.25 s later: post_comment ({args}) on tickets, as outbound-write, ended ok."
+                ),
             ]
         );
+    }
+
+    #[test]
+    fn a_call_that_cannot_be_read_shows_no_arguments() {
+        let (incident, _) = trifecta();
+        let told = tell(&incident, &Scene::new(&incident, Vec::new()));
+        assert!(told.iter().all(|sentence| !text(sentence).contains('(')));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::incident::Incident;
 use super::scene::{Part, Scene, SceneCall};
-use super::shown::{Px, Severity, Shown, day_time_text, duration};
+use super::shown::{Px, Severity, Shown, brief_duration, day_time_text};
 use crate::model::{CallId, Micros, OutcomeClass, Witness};
 
 pub(crate) const WIDTH: f64 = 1100.0;
@@ -211,7 +211,7 @@ fn gaps(runs: &[Run<'_>], axis: &Axis, line: f64) -> Vec<Gap> {
                 middle: Px(f64::midpoint(from, to)),
                 y: Px(line),
                 text_y: Px(line + 19.0),
-                text: Shown::new(&format!("+{}", duration(start.since(end)))),
+                text: Shown::new(&format!("+{}", brief_duration(start.since(end)))),
             })
         })
         .collect()

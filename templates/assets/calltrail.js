@@ -41,10 +41,11 @@
     window.addEventListener('pageshow', (event) => { if (event.persisted) location.reload(); });
   }
 
-  // The reader's own time, on hover.
+  // The reader's own time, on hover, under the exact one.
   for (const time of document.querySelectorAll('time')) {
     const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.getTime())) time.title = at.toLocaleString() + ' your time';
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = [time.title, at.toLocaleString() + ' your time'].filter(Boolean).join('\n');
   }
 
   // j and k walk the list (Enter opens) or turn to the next incident: never while typing.

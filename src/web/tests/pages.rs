@@ -23,6 +23,11 @@ async fn the_list_shows_incidents_with_all_that_tells_them_apart() {
     ] {
         assert!(list.body.contains(text), "{text}");
     }
+    // A server is claimed for its own tools alone.
+    let place = "<code><bdi>fetch_url</bdi></code><span class=\"place\">\
+                 <span class=\"quiet\">on</span> <bdi>web</bdi></span>";
+    assert!(list.body.contains(place));
+    assert!(list.body.contains("</code><span class=\"quiet\">on</span> <bdi>tickets</bdi>"));
     // The newest first.
     assert!(list.body.find("u-eng").unwrap() < list.body.find("u-ann").unwrap());
 }
@@ -39,6 +44,9 @@ async fn filters_narrow_the_list_and_can_be_taken_away() {
         ("range=1h", 1),
         ("range=6h", 2),
         ("q=POST_comment", 2),
+        ("q=EVIL.example", 2),
+        // A key, not a value.
+        ("q=args", 0),
         ("q=nothing", 0),
         ("from=2026-11-28T00:00&to=2026-11-28T09:00", 1),
     ] {
@@ -102,6 +110,8 @@ async fn picture_and_table_of_an_incident_tell_the_same() {
         assert_eq!(page.count("<rect class=\"bar "), page.count("<span class=\"witness\">"));
         assert_eq!(page.count("<polygon class=\"leg "), page.count("<span class=\"part\">"));
         assert_eq!(page.count("href=\"/calls/"), 2 * calls);
+        // Once in the story and once in the table.
+        assert_eq!(page.count("url: https://evil.example/manual, cursor: not logged"), 2);
     }
 }
 
@@ -206,7 +216,7 @@ async fn a_line_that_only_an_alert_kept_is_shown() {
     let mut fixture = world();
     fixture.records.iter_mut().for_each(|record| record.line = None);
     let page = Site::new(fixture).get(CALL).await.body;
-    assert!(page.contains("<bdi>  &#34;event&#34;: &#34;tool_call&#34;</bdi>"));
+    assert!(page.contains("<bdi>  &#34;event&#34;: &#34;tool_call&#34;,</bdi>"));
 }
 
 #[tokio::test]
