@@ -136,7 +136,7 @@ fn mask_options(text: &str) -> Cow<'_, str> {
 
 /// Where a value begins behind its quote, the value from there on, and without what closes it: its
 /// quotes, with their backslashes where they are escaped, stay around the mask.
-fn within_quotes<'a>(value: Match<'a>) -> (usize, &'a str, &'a str) {
+fn within_quotes(value: Match<'_>) -> (usize, &str, &str) {
     let inside = value.as_str().trim_start_matches(['"', '\'']);
     (value.end() - inside.len(), inside, inside.trim_end_matches(['"', '\'', '\\']))
 }
