@@ -203,11 +203,8 @@ fn reply_of(
     };
     let derived = session_key(None, call.principal.as_ref(), call.client.as_ref(), &call.stream);
     let session = Some(Text::clone(&call.session)).filter(|session| *session != derived);
-    let explained = |duration_ms: &f64| {
-        known
-            .iter()
-            .any(|record| record.duration_ms.map(f64::to_bits) == Some(duration_ms.to_bits()))
-    };
+    let explained =
+        |duration_ms| known.iter().any(|record| record.duration_ms == Some(duration_ms));
     let mut flags = call.flags.clone();
     flags.retain(|flag| !known.iter().any(|record| record.flags.contains(flag)));
     let mut also = call.also.clone();
@@ -219,7 +216,7 @@ fn reply_of(
         session: left(|record| &record.session, &session),
         server: left(|record| &record.server, &call.server),
         trace_id: left(|record| &record.trace_id, &call.trace_id),
-        duration_ms: call.duration_ms.filter(|duration_ms| !explained(duration_ms)),
+        duration_ms: call.duration_ms.filter(|duration_ms| !explained(*duration_ms)),
         flags,
         also,
         ..Record::clone(&unit.base)

@@ -16,7 +16,7 @@ mod unit;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{
     Call, CallChange, CallId, Dialect, Micros, Record, RecordId, RecordKind, Text, TimeQuality,
@@ -161,6 +161,35 @@ impl Correlator {
             [first, last].map(|at| (Scope::Tool(Text::from(tool)), at, past))
         });
         self.needs(ends)
+    }
+
+    /// A wider need, where what was loaded may begin or end inside a call of the batch: the records of one request id
+    /// can go on for longer than one silence. To be asked again of what is then loaded, a few times at most.
+    pub fn widen(&self, records: &[Arc<Record>], loaded: &Loaded) -> Option<Need> {
+        let Scope::Tool(tool) = &loaded.need.of else { return None };
+        let id_of = |record: &Record| {
+            let id = record.request_id.clone()?;
+            (record.bare_tool() == Some(tool)).then(|| (Text::clone(&record.stream), id))
+        };
+        let touched: FxHashSet<(Text, Text)> =
+            records.iter().filter_map(|record| id_of(record)).collect();
+        let times = loaded.records.iter().filter_map(|record| {
+            let at = record.at?;
+            id_of(record).filter(|id| touched.contains(id)).map(|_| at)
+        });
+        let (first, last) = times.fold(None, |span: Option<(Micros, Micros)>, at| {
+            span.map_or(Some((at, at)), |(first, last)| Some((first.min(at), last.max(at))))
+        })?;
+        let need = &loaded.need;
+        let from = (first < need.from.plus(REACH_MICROS)).then(|| first.minus(REACH_MICROS));
+        let to =
+            need.to.filter(|to| last > to.minus(REACH_MICROS)).map(|_| last.plus(REACH_MICROS));
+        let wider = Need {
+            of: need.of.clone(),
+            from: from.map_or(need.from, |from| from.min(need.from)),
+            to: need.to.map(|known| to.map_or(known, |to| to.max(known))),
+        };
+        (wider != *need).then_some(wider)
     }
 
     /// One need for every run of times that memory does not hold. Times come with whether they are joined apart.

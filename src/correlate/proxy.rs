@@ -83,11 +83,10 @@ fn run(records: Vec<Arc<Record>>) -> Vec<Seen> {
     let mut queue: VecDeque<Waiting> = VecDeque::new();
     for (index, record) in records.into_iter().enumerate() {
         let now = record.at;
-        queue.retain(|waiting| match (waiting.record.at, now) {
-            (Some(asked), Some(now)) => now.since(asked) <= WAIT_MICROS_MAX,
-            // Records without a time come last, and answer only each other.
-            (asked, now) => asked.is_none() == now.is_none(),
-        });
+        // The queue is in order of time, so what is given up stands at its front.
+        while queue.front().is_some_and(|waiting| is_given_up(waiting.record.at, now)) {
+            queue.pop_front();
+        }
         let mut unit = None;
         match record.kind {
             RecordKind::Call => {
@@ -106,6 +105,14 @@ fn run(records: Vec<Arc<Record>>) -> Vec<Seen> {
         seen.push(Seen { record, waiting: queue.len(), unit });
     }
     seen
+}
+
+/// Records without a time come last, and answer only each other.
+fn is_given_up(asked: Option<Micros>, now: Option<Micros>) -> bool {
+    match (asked, now) {
+        (Some(asked), Some(now)) => now.since(asked) > WAIT_MICROS_MAX,
+        (asked, now) => asked.is_none() != now.is_none(),
+    }
 }
 
 /// Gives a reply to the request with its id, else to the one that has waited longest. With several waiting and no id

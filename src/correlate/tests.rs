@@ -42,7 +42,13 @@ impl Model {
         let needs = correlator.plan_proxies(batch);
         let mut loaded: Vec<Loaded> = needs.iter().map(|need| self.load(need)).collect();
         let needs = correlator.plan_tools(batch, &loaded);
-        loaded.extend(needs.iter().map(|need| self.load(need)));
+        loaded.extend(needs.iter().map(|need| {
+            let mut found = self.load(need);
+            while let Some(wider) = correlator.widen(batch, &found) {
+                found = self.load(&wider);
+            }
+            found
+        }));
         let outcome = correlator.apply(batch, loaded);
         for change in &outcome.changes {
             if let Some(old) = &change.old {

@@ -85,15 +85,25 @@ impl ToolState {
         self.remove(key_of(unit, clocks), clocks);
     }
 
+    /// Cuts a group's records into units anew, from the last unit on that the added records could go on.
     fn regroup(&mut self, key: GroupKey, added: Vec<Arc<Record>>, clocks: &Clocks) {
         let mut group = self.groups.remove(&key).unwrap_or_default();
-        for unit in group.units.drain(..) {
+        let first = added
+            .iter()
+            .map(|record| (common_time(record.at, &record.stream, clocks), record.id))
+            .min();
+        let kept = group.units.partition_point(|unit| Some(*unit) <= first).saturating_sub(1);
+        let start = group
+            .units
+            .get(kept)
+            .and_then(|unit| group.records.iter().rposition(|record| record.id == unit.1));
+        for unit in group.units.split_off(kept) {
             self.remove(unit, clocks);
         }
         group.records.extend(added);
         group.records.sort_by_key(|record| record_order(record));
         group.records.dedup_by_key(|record| record.id);
-        for unit in split(&group.records) {
+        for unit in split(group.records.get(start.unwrap_or(0)..).unwrap_or_default()) {
             group.units.push(self.insert(unit, clocks));
         }
         self.groups.insert(key, group);

@@ -9,6 +9,10 @@ use crate::model::{
 /// A gap between two records of one request id after which the id means another call: counters restart.
 const ID_GAP_MICROS: i64 = Micros::HOUR;
 
+/// Records of one call, at most; what comes then under its id is another call. Nobody answers that often, and a log
+/// that never ends a call must not make each of its lines dearer than the one before.
+const STEPS_MAX: usize = 256;
+
 /// One witness's records of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Unit {
@@ -202,10 +206,15 @@ pub(super) fn split(records: &[Arc<Record>]) -> Vec<Unit> {
 /// A new question, a record after the end, or an hour's silence starts another call; a record without a time goes on
 /// only from others without one.
 fn continues(unit: &Unit, record: &Record) -> bool {
-    if !unit.is_open() || record.class == OutcomeClass::Asked {
+    // Records come in order, and one that ends a call is the last of its unit.
+    let Some(last) = unit.steps.last() else { return true };
+    if last.class.is_terminal()
+        || record.class == OutcomeClass::Asked
+        || unit.steps.len() >= STEPS_MAX
+    {
         return false;
     }
-    match (unit.last_at(), record.at) {
+    match (last.at, record.at) {
         (Some(last), Some(at)) => at.since(last) <= ID_GAP_MICROS,
         (None, None) => true,
         _ => false,

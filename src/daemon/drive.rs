@@ -146,8 +146,10 @@ impl Driver {
         let report = pipeline.look(at);
         pipeline.finish(at);
         if let Some(looked) = self.looked.take() {
-            // Whoever waits for it may have been told to stop.
-            drop(looked.send(()));
+            // Whoever waited for it may have been told to stop.
+            if looked.send(()).is_err() {
+                tracing::debug!("nobody waits for the first look any more");
+            }
         }
         wake.follow(&report.folders);
         for problem in &report.problems {

@@ -25,6 +25,8 @@ use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfi
 /// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
 const BATCH_LINES_MAX: usize = 50_000;
 
+/// How often what is loaded for a batch is loaded again with more around it.
+const WIDER_MAX: usize = 8;
 /// Tools whose labels are stored for SQL; names made up beyond that have none there.
 const TOOLS_MAX: usize = 100_000;
 /// Rounds without anything to store before the next look at the files: enough for an endless line of 4 TiB.
@@ -205,7 +207,12 @@ impl Pipeline {
             .map(load)
             .collect::<Result<_, _>>()?;
         for need in self.correlator.plan_tools(records, &loaded) {
-            loaded.push(self.load_one(need)?);
+            let mut found = self.load_one(need)?;
+            for _ in 0..WIDER_MAX {
+                let Some(wider) = self.correlator.widen(records, &found) else { break };
+                found = self.load_one(wider)?;
+            }
+            loaded.push(found);
         }
         Ok(loaded)
     }
