@@ -176,6 +176,24 @@ fn decisions_say_what_they_did_and_undo_no_closing_unasked() {
 }
 
 #[test]
+fn a_later_pass_tells_of_its_own_bad_lines() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let scan = || {
+        let database = home.path().join("kept.duckdb");
+        calltrail(home.path()).arg("scan").arg(&logs).arg("--db").arg(database).output().unwrap()
+    };
+    fs::write(logs.join("a.jsonl"), format!("{LINE}broken\n")).unwrap();
+    expect(&scan(), 2, "1 line could not be read:\ncalltrail: ");
+    fs::write(logs.join("b.jsonl"), format!("{LINE}broken\n").replace("u-a", "u-b")).unwrap();
+    let later = scan();
+    expect(&later, 2, "b.jsonl at byte");
+    assert!(!String::from_utf8_lossy(&later.stderr).contains("a.jsonl"));
+    assert!(String::from_utf8_lossy(&later.stdout).contains("1 new record in this pass"));
+}
+
+#[test]
 fn values_that_are_wrong_are_told_which_are_right() {
     let home = tempfile::tempdir().unwrap();
     let id = "0".repeat(32);

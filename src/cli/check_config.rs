@@ -26,7 +26,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let mut err = std::io::stderr().lock();
     match &config.file {
         Some(file) => writeln!(err, "calltrail: read from {}", file.display())?,
-        None => writeln!(err, "calltrail: no configuration file; these are the defaults")?,
+        None => writeln!(err, "calltrail: no configuration file: defaults, environment and flags")?,
     }
     out.write_all(config.to_masked_toml().as_bytes())?;
     Ok(ExitCode::SUCCESS)

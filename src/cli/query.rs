@@ -25,7 +25,7 @@ pub(super) struct Args {
     /// Seconds the statement may take
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Never cut a value; they are cut on a terminal alone
+    /// Print long values whole on a terminal, as they are elsewhere
     #[arg(long)]
     wide: bool,
 }

@@ -1,5 +1,6 @@
 //! `calltrail scan`: one pass over what is there.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use super::{Common, progress, setup};
 use crate::catalogue::Catalogue;
 use crate::config::Overrides;
 use crate::daemon::{Pipeline, ScanOutcome, scan};
-use crate::model::{AlertState, AlertView, Level};
+use crate::model::{AlertState, AlertView, Level, RejectView};
 use crate::store::{AlertFilter, Reader};
 use crate::untrusted::display_untrusted;
 
@@ -40,11 +41,12 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let path = common.db.clone().unwrap_or_else(|| temporary.path().join("scan.duckdb"));
     let pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
     let mut pipeline = Pipeline::open(&pipeline_setup, crate::daemon::now())?;
+    let reader = pipeline.reader();
+    let known: HashSet<_> = rejects(&reader)?.iter().map(place).collect();
     let bar = progress::bar(common.quiet);
     let outcome = scan(&mut pipeline, &mut |progress| progress::update(&bar, progress))?;
     bar.finish_and_clear();
 
-    let reader = pipeline.reader();
     let mut alerts =
         reader.alerts(&AlertFilter { with_evidence: true, ..AlertFilter::default() })?;
     // What a batch's end made look like an alert for a moment is none.
@@ -58,7 +60,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         print_unlabelled(out, &reader, &pipeline_setup.catalogue)?;
     }
     out.flush()?;
-    report_problems(&outcome, &reader)?;
+    report_problems(&outcome, &reader, &known)?;
     if outcome.files == 0 && !outcome.is_partial {
         return Err(Failure::no_input(anyhow::anyhow!(
             "no log files were found there: Calltrail reads *.jsonl, *.json, *.ndjson and *.log, \
@@ -142,7 +144,11 @@ fn print_unlabelled(
 }
 
 /// What was not read, on stderr.
-fn report_problems(outcome: &ScanOutcome, reader: &Reader) -> Result<(), Failure> {
+fn report_problems(
+    outcome: &ScanOutcome,
+    reader: &Reader,
+    known: &HashSet<(u64, u64)>,
+) -> Result<(), Failure> {
     let mut err = std::io::stderr().lock();
     for (path, message) in &outcome.problems {
         writeln!(err, "calltrail: {}: {}", display_untrusted(path), display_untrusted(message))?;
@@ -154,9 +160,9 @@ fn report_problems(outcome: &ScanOutcome, reader: &Reader) -> Result<(), Failure
             count(outcome.rejects, "line"),
             if outcome.rejects > 5 { ", the first five" } else { "" }
         )?;
-        let mut rejects = reader.rejects(None, 100_000)?;
+        let mut rejects = rejects(reader)?;
         rejects.reverse();
-        for reject in rejects.iter().take(5) {
+        for reject in rejects.iter().filter(|reject| !known.contains(&place(reject))).take(5) {
             let (path, reason) =
                 (display_untrusted(&reject.path), display_untrusted(&reject.reason));
             writeln!(err, "calltrail: {path} at byte {}: {reason}", reject.offset)?;
@@ -170,4 +176,15 @@ fn report_problems(outcome: &ScanOutcome, reader: &Reader) -> Result<(), Failure
         )?;
     }
     Ok(())
+}
+
+/// Rejects looked at, to tell those of this pass from those of earlier ones.
+const REJECTS_MAX: usize = 100_000;
+
+fn rejects(reader: &Reader) -> Result<Vec<RejectView>, Failure> {
+    Ok(reader.rejects(None, REJECTS_MAX)?)
+}
+
+fn place(reject: &RejectView) -> (u64, u64) {
+    (reject.generation, reject.offset)
 }
