@@ -120,7 +120,102 @@ fn alerts_that_are_not_there_are_told_apart_from_wrong_ids() {
     let daemon = Daemon::start(home.path(), &logs);
     expect(&daemon.ask(&["alerts", "show", &"0".repeat(32)]), 66, "no alert has the id");
     expect(&daemon.ask(&["alerts", "show", "nonsense"]), 64, "32 hexadecimal digits");
-    expect(&daemon.ask(&["alerts", "ack", &"0".repeat(32)]), 65, "no alert has the id");
+    let nothing = "0".repeat(32);
+    expect(&daemon.ask(&["alerts", "ack", &nothing]), 66, "no alert has the id");
+    expect(&daemon.ask(&["alerts", "reopen", &nothing]), 66, "no alert has the id");
+    let close = ["alerts", "close", &nothing, "--reason", "benign"];
+    expect(&daemon.ask(&close), 66, "no alert has the id");
+    expect(&daemon.ask(&["alerts", "show", "abcd"]), 66, "begins with abcd");
+    let listed = daemon.ask(&["alerts", "list"]);
+    expect(&listed, 0, "no alerts");
+    assert!(listed.stdout.is_empty());
+}
+
+#[test]
+fn decisions_say_what_they_did_and_undo_no_closing_unasked() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/samples/trifecta/logs");
+    let database = home.path().join("kept.duckdb");
+    let run = |arguments: &[&str]| {
+        calltrail(home.path())
+            .env("USER", "nadia")
+            .args(arguments)
+            .arg("--db")
+            .arg(&database)
+            .output()
+            .unwrap()
+    };
+    let scan = ["scan", logs.to_str().unwrap(), "--fail-on", "low"];
+    let scanned = run(&scan);
+    expect(&scanned, 1, "");
+    let summary = String::from_utf8_lossy(&scanned.stdout).into_owned();
+    assert!(summary.contains("The database now holds"), "{summary}");
+    let alerts = json_lines(&run(&["alerts", "list", "--output", "json"]));
+    let id = alerts[0]["alert_id"].as_str().unwrap();
+    let said = |done: &Output| String::from_utf8_lossy(&done.stdout).into_owned();
+
+    let address = format!("http://127.0.0.1:7700/incidents/{id}?level=high");
+    assert_eq!(said(&run(&["alerts", "ack", &address])), format!("{id} acknowledged by nadia\n"));
+    let again = run(&["alerts", "ack", id.get(..12).unwrap(), "--output", "json"]);
+    assert_eq!(json_lines(&again)[0]["repeated"], true);
+    for alert in &alerts {
+        let id = alert["alert_id"].as_str().unwrap();
+        let close = ["alerts", "close", id, "--reason", "false-positive", "--note", "a drill"];
+        assert!(said(&run(&close)).starts_with(&format!("{id} closed as false-positive by nadia")));
+    }
+    expect(&run(&["alerts", "ack", id]), 65, "alerts reopen");
+    // What is closed makes no pass fail.
+    expect(&run(&scan), 0, "");
+    let shown = json_lines(&run(&["alerts", "show", id, "--output", "json"]));
+    assert_eq!(shown[0]["history"].as_array().unwrap().len(), 3);
+    assert_eq!(shown[0]["history"][2]["note"], "a drill");
+    assert!(
+        said(&run(&["alerts", "show", id])).contains("closed as false-positive by nadia: a drill")
+    );
+    assert_eq!(said(&run(&["alerts", "reopen", id])), format!("{id} reopened by nadia\n"));
+}
+
+#[test]
+fn a_later_pass_tells_of_its_own_bad_lines() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let scan = || {
+        let database = home.path().join("kept.duckdb");
+        calltrail(home.path()).arg("scan").arg(&logs).arg("--db").arg(database).output().unwrap()
+    };
+    fs::write(logs.join("a.jsonl"), format!("{LINE}broken\n")).unwrap();
+    expect(&scan(), 2, "1 line could not be read:\ncalltrail: ");
+    fs::write(logs.join("b.jsonl"), format!("{LINE}broken\n").replace("u-a", "u-b")).unwrap();
+    let later = scan();
+    expect(&later, 2, "b.jsonl at byte");
+    assert!(!String::from_utf8_lossy(&later.stderr).contains("a.jsonl"));
+    assert!(String::from_utf8_lossy(&later.stdout).contains("1 new record in this pass"));
+}
+
+#[test]
+fn values_that_are_wrong_are_told_which_are_right() {
+    let home = tempfile::tempdir().unwrap();
+    let id = "0".repeat(32);
+    for (arguments, words) in [
+        (&["scan", ".", "--fail-on", "bad"][..], "one of: informational, low"),
+        (&["alerts", "list", "--status", "bad"], "one of: open, acknowledged, closed"),
+        (&["alerts", "close", &id, "--reason", "bad"], "one of: true-positive, false-positive"),
+        (&["alerts", "list", "--since", "bad"], "24h"),
+        (&["query", " ; "], "the statement is empty"),
+    ] {
+        expect(&calltrail(home.path()).args(arguments).output().unwrap(), 64, words);
+    }
+}
+
+#[test]
+fn a_folder_without_rules_is_no_input_and_a_pipe_is_no_rule() {
+    let home = tempfile::tempdir().unwrap();
+    let check = || calltrail(home.path()).args(["rules", "check"]).arg(home.path()).output();
+    expect(&check().unwrap(), 66, "no rule files");
+    let pipe = home.path().join("pipe.yml");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    expect(&check().unwrap(), 66, "no rule files");
 }
 
 fn expect(done: &Output, code: i32, message: &str) {

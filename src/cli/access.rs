@@ -39,7 +39,7 @@ fn answer(config: &Config, path: &Path, ask: Ask) -> Result<Tell, Failure> {
     };
     let decision = Decision { alert_id: id, at: now(), who, state, close_reason, note };
     if !store.knows_alert(id)? {
-        return Ok(Tell::Failed { message: format!("no alert has the id {id}") });
+        return Ok(Tell::Unknown { id });
     }
     let mut journal = Journal::open(&setup::journal_path(path)).map_err(Failure::data)?;
     journal

@@ -5,60 +5,79 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
+use super::decide::{Remark, Verdict, decide};
 use super::failure::Failure;
-use super::output::{print_alert, print_alerts};
+use super::output::{Format, print_alert, print_alerts};
+use super::wanted::{Wanted, resolve};
+use super::words::{parse_level, parse_moment, parse_reason, parse_state};
 use super::{Common, access};
+use crate::config::Config;
 use crate::daemon::control::{Ask, Tell};
-use crate::model::{AlertId, AlertState, CloseReason, Level};
+use crate::model::{AlertId, AlertState, AlertView, CloseReason, Level, Micros};
 use crate::store::AlertFilter;
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Command {
-    /// List alerts, newest first
-    List {
-        /// Only this state: open, acknowledged, closed
-        #[arg(long, value_parser = parse_state)]
-        status: Option<AlertState>,
-        /// Only this level and graver ones
-        #[arg(long, value_parser = super::parse_level)]
-        level: Option<Level>,
-        /// Only this rule
-        #[arg(long)]
-        rule: Option<String>,
-        /// Only this actor
-        #[arg(long)]
-        actor: Option<String>,
-        /// At most so many
-        #[arg(long)]
-        limit: Option<usize>,
+    /// List alerts, those seen last first
+    List(ListArgs),
+    /// Show one alert with its calls, their lines and what people decided about it
+    Show {
+        #[arg(value_name = "ID", help = ID_HELP)]
+        id: Wanted,
     },
-    /// Show one alert with its calls and their lines
-    Show { id: AlertId },
     /// Say that you are looking at it
     Ack {
-        id: AlertId,
+        #[arg(value_name = "ID", help = ID_HELP)]
+        id: Wanted,
         #[command(flatten)]
         remark: Remark,
     },
     /// Close it
     Close {
-        id: AlertId,
-        /// Why: true-positive, false-positive, benign, duplicate or other
+        #[arg(value_name = "ID", help = ID_HELP)]
+        id: Wanted,
+        /// Why; one of: true-positive, false-positive, benign, duplicate, other
         #[arg(long, value_parser = parse_reason)]
         reason: CloseReason,
         #[command(flatten)]
         remark: Remark,
     },
+    /// Open it again
+    Reopen {
+        #[arg(value_name = "ID", help = ID_HELP)]
+        id: Wanted,
+        #[command(flatten)]
+        remark: Remark,
+    },
 }
 
+/// What an id may be; for every command that takes one.
+pub(super) const ID_HELP: &str =
+    "Its id, the first 4 or more digits of it, or the address of its page on the dashboard";
+
 #[derive(clap::Args, Debug)]
-pub(super) struct Remark {
-    /// A note for the history
-    #[arg(long, default_value = "")]
-    note: String,
-    /// Who decides, for the history
-    #[arg(long, env = "USER", default_value = "somebody")]
-    who: String,
+pub(super) struct ListArgs {
+    /// Only this state; one of: open, acknowledged, closed
+    #[arg(long, value_parser = parse_state)]
+    status: Option<AlertState>,
+    /// Only this level and graver ones; one of: informational, low, medium, high, critical
+    #[arg(long, value_parser = parse_level)]
+    level: Option<Level>,
+    /// Only this rule
+    #[arg(long)]
+    rule: Option<String>,
+    /// Only this actor
+    #[arg(long)]
+    actor: Option<String>,
+    /// Only what was seen at this time or later: RFC 3339, or how long ago, such as 24h or 7d
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    since: Option<Micros>,
+    /// Only what was first seen at this time or before, written as for --since
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    until: Option<Micros>,
+    /// At most so many; without it, all
+    #[arg(long, value_name = "COUNT")]
+    limit: Option<usize>,
 }
 
 pub(super) fn run(
@@ -68,68 +87,81 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let config = common.config()?;
     match command {
-        Command::List { status, level, rule, actor, limit } => {
-            let filter = AlertFilter {
-                state: status,
-                level_min: level,
-                rule,
-                actor,
-                limit,
-                with_evidence: true,
-                ..AlertFilter::default()
-            };
-            let Tell::Alerts { alerts } = told(access::ask(&config, Ask::Alerts { filter })?)?
-            else {
-                return Err(unexpected());
-            };
-            print_alerts(out, common.output, &alerts)?;
-        }
+        Command::List(args) => list(&config, args, common.output, out)?,
         Command::Show { id } => {
-            let Tell::Alert { alert } = told(access::ask(&config, Ask::Alert { id })?)? else {
+            let alert = find(&config, resolve(&config, &id)?)?;
+            let ask = Ask::Decisions { id: alert.id };
+            let Tell::Decisions { decisions } = told(access::ask(&config, ask)?)? else {
                 return Err(unexpected());
             };
-            let alert =
-                alert.ok_or_else(|| Failure::no_input(anyhow!("no alert has the id {id}")))?;
-            print_alert(out, common.output, &alert)?;
+            print_alert(out, common.output, &alert, &decisions)?;
         }
         Command::Ack { id, remark } => {
-            decide(&config, id, AlertState::Acknowledged, None, remark)?;
+            decide(&config, &id, Verdict::Acknowledge, remark, common.output, out)?;
         }
         Command::Close { id, reason, remark } => {
-            decide(&config, id, AlertState::Closed, Some(reason), remark)?;
+            decide(&config, &id, Verdict::Close(reason), remark, common.output, out)?;
+        }
+        Command::Reopen { id, remark } => {
+            decide(&config, &id, Verdict::Reopen, remark, common.output, out)?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn decide(
-    config: &crate::config::Config,
-    id: AlertId,
-    state: AlertState,
-    close_reason: Option<CloseReason>,
-    remark: Remark,
+fn list(
+    config: &Config,
+    args: ListArgs,
+    format: Format,
+    out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let ask = Ask::Decide { id, who: remark.who, state, close_reason, note: remark.note };
-    told(access::ask(config, ask)?).map(drop)
+    let filter = AlertFilter {
+        state: args.status,
+        level_min: args.level,
+        rule: args.rule,
+        actor: args.actor,
+        from: args.since,
+        to: args.until,
+        // The store cuts in the order of what changed last, so the cut is made below.
+        limit: None,
+        with_evidence: format == Format::Json,
+        ..AlertFilter::default()
+    };
+    let Tell::Alerts { mut alerts } = told(access::ask(config, Ask::Alerts { filter })?)? else {
+        return Err(unexpected());
+    };
+    alerts.sort_by(|left, right| {
+        let newest = right.last_seen.cmp(&left.last_seen);
+        newest.then_with(|| (&left.rule, left.id).cmp(&(&right.rule, right.id)))
+    });
+    alerts.truncate(args.limit.unwrap_or(usize::MAX));
+    if alerts.is_empty() {
+        writeln!(std::io::stderr(), "no alerts")?;
+    }
+    Ok(print_alerts(out, format, &alerts)?)
+}
+
+/// The alert of this id with its calls.
+pub(super) fn find(config: &Config, id: AlertId) -> Result<Box<AlertView>, Failure> {
+    let Tell::Alert { alert } = told(access::ask(config, Ask::Alert { id })?)? else {
+        return Err(unexpected());
+    };
+    alert.ok_or_else(|| unknown(id))
 }
 
 /// An answer that is no failure.
 pub(super) fn told(tell: Tell) -> Result<Tell, Failure> {
     match tell {
         Tell::Failed { message } => Err(Failure::data(anyhow!(message))),
+        Tell::Unknown { id } => Err(unknown(id)),
         tell => Ok(tell),
     }
 }
 
+fn unknown(id: AlertId) -> Failure {
+    Failure::no_input(anyhow!("no alert has the id {id}"))
+}
+
 pub(super) fn unexpected() -> Failure {
     Failure::busy(anyhow!("the running daemon is of another version; restart it"))
-}
-
-fn parse_state(word: &str) -> Result<AlertState, String> {
-    AlertState::from_word(word).ok_or_else(|| "open, acknowledged or closed".to_owned())
-}
-
-fn parse_reason(word: &str) -> Result<CloseReason, String> {
-    let words = CloseReason::ALL.map(CloseReason::as_str).join(", ");
-    CloseReason::from_word(&word.replace('-', "_")).ok_or(words)
 }

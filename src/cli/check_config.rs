@@ -23,6 +23,11 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     // What the configuration names has to be good as well.
     setup::rules(&config)?;
     setup::catalogue(&config)?;
+    let mut err = std::io::stderr().lock();
+    match &config.file {
+        Some(file) => writeln!(err, "calltrail: read from {}", file.display())?,
+        None => writeln!(err, "calltrail: no configuration file: defaults, environment and flags")?,
+    }
     out.write_all(config.to_masked_toml().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -43,17 +43,18 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let setup = watch::prepare(&config, vec![logs.clone()], &database, common.quiet)?;
     let story = Story::new(args.seed);
     let speed = args.speed;
-    let answer = watch::serve(setup, |address, token| {
-        writeln!(
-            out,
-            "A story of an agent and a poisoned web page is being written to {}.",
-            logs.display()
-        )?;
-        writeln!(out, "The first alert comes after a few seconds. Stop with Ctrl-C.")?;
+    let quiet = common.quiet;
+    let about = watch::about(&setup);
+    let answer = watch::serve(setup, quiet, |address, token| {
+        let lines = story.lines(now().plus(Micros::SECOND), speed);
+        watch::hint(quiet, &format!("{about}\n{}", guide(&lines, &logs, &database)));
         watch::announce(out, address, token)?;
         std::thread::Builder::new().name("story".to_owned()).spawn(move || {
-            if let Err(error) = tell(&story, speed, &logs) {
-                tracing::warn!(%error, "the story could not be written to its end");
+            match tell(lines, &logs) {
+                Ok(()) => watch::hint(quiet, "the story has ended; the page stays until Ctrl-C"),
+                Err(error) => {
+                    tracing::warn!(%error, "the story could not be written to its end");
+                }
             }
         })?;
         Ok(())
@@ -62,10 +63,23 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     answer
 }
 
+/// What is to be seen, and how long.
+fn guide(lines: &[SimLine], logs: &Path, database: &Path) -> String {
+    let end = lines.iter().map(|line| line.at_write).max().unwrap_or_else(now);
+    let seconds = end.since(now()).max(0) / Micros::SECOND + 1;
+    format!(
+        "a story of an agent and a poisoned web page is being written to {}\n\
+         the first alert comes after a few seconds; the story ends after about {seconds} s; \
+         the page stays until Ctrl-C\n\
+         in another terminal: calltrail alerts list --db {}",
+        logs.display(),
+        database.display()
+    )
+}
+
 /// Writes each line when its time has come, as the programs of the story would.
-fn tell(story: &Story, speed: u32, logs: &Path) -> std::io::Result<()> {
-    let start = now().plus(Micros::SECOND);
-    for SimLine { at_write, file, text } in story.lines(start, speed) {
+fn tell(lines: Vec<SimLine>, logs: &Path) -> std::io::Result<()> {
+    for SimLine { at_write, file, text } in lines {
         let wait = at_write.since(now());
         std::thread::sleep(Duration::from_micros(u64::try_from(wait).unwrap_or(0)));
         let path: PathBuf = logs.join(&*file);

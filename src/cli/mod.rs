@@ -3,6 +3,7 @@
 mod access;
 mod alerts;
 mod check_config;
+mod decide;
 mod demo;
 mod failure;
 mod notify;
@@ -15,7 +16,9 @@ mod setup;
 mod simulate;
 mod token;
 mod tools;
+mod wanted;
 mod watch;
+mod words;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, Write};
@@ -26,7 +29,6 @@ use anyhow::anyhow;
 use clap::Parser;
 
 use crate::config::{self, Config, Environment, Overrides};
-use crate::model::Level;
 use failure::Failure;
 use output::Format;
 
@@ -44,25 +46,25 @@ struct Cli {
 #[derive(clap::Args, Debug)]
 struct Common {
     /// How to print: for people, or one JSON object a line
-    #[arg(long, global = true, value_enum, default_value_t)]
+    #[arg(long, global = true, help_heading = "Global options", value_enum, default_value_t)]
     output: Format,
     /// The database; without it, the configured one (a scan: a temporary one)
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH")]
     db: Option<PathBuf>,
     /// The configuration file
-    #[arg(long, global = true, value_name = "PATH")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "PATH")]
     config: Option<PathBuf>,
     /// A folder with rule files of your own, laid over the shipped ones
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "DIR")]
     rules: Option<PathBuf>,
     /// A file with labels of tools, laid over the shipped catalogue
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = "Global options", value_name = "FILE")]
     catalogue: Option<PathBuf>,
     /// No progress, and no log below warnings
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Global options")]
     quiet: bool,
     /// More of the log; twice for all of it
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = "Global options", action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
@@ -71,6 +73,9 @@ enum Command {
     /// Watch folders: read, detect, show a dashboard and mail
     Watch(watch::Args),
     /// Read what is there once, print the alerts and end
+    ///
+    /// Without --db nothing is kept. With it, what is new is added to that database, and all alerts of the database are
+    /// listed, those of earlier passes too.
     Scan(scan::Args),
     /// See it work: an attack is written live and watched
     Demo(demo::Args),
@@ -176,9 +181,4 @@ fn start_log(common: &Common) {
     } else {
         log.json().init();
     }
-}
-
-fn parse_level(word: &str) -> Result<Level, String> {
-    let words = Level::ALL.map(Level::as_str).join(", ");
-    Level::from_word(word).ok_or(words)
 }

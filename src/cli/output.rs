@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use crate::model::{AlertView, EvidenceView, Micros};
+use super::words::{count, reason_word};
+use crate::model::{AlertView, DecisionView, EvidenceView, Micros};
 use crate::untrusted::display_untrusted;
 
 /// The form of the output.
@@ -79,52 +80,75 @@ fn rfc3339(at: Option<Micros>) -> Option<String> {
     at.map(Micros::to_rfc3339)
 }
 
-/// Prints alerts, one a line or as a short list.
+/// Prints alerts, one a line of JSON or as a table with what each is about below it.
 pub(super) fn print_alerts(
     out: &mut impl Write,
     format: Format,
     alerts: &[AlertView],
 ) -> io::Result<()> {
+    if format == Format::Json {
+        return alerts.iter().try_for_each(|alert| writeln!(out, "{}", alert_json(alert)));
+    }
+    if alerts.is_empty() {
+        return Ok(());
+    }
+    let row = |cells: [&str; 6]| {
+        let [seen, level, status, rule, actor, id] = cells;
+        format!("{seen:<20}  {level:<13}  {status:<12}  {rule:<22}  {actor:<16}  {id}")
+    };
+    let head = ["LAST SEEN", "LEVEL", "STATUS", "RULE", "ACTOR", "ALERT"];
+    writeln!(out, "{}", row(head))?;
     for alert in alerts {
-        match format {
-            Format::Json => writeln!(out, "{}", alert_json(alert))?,
-            Format::Human => print_alert_line(out, alert)?,
-        }
+        let (seen, actor) = (when(alert.last_seen), display_untrusted(&alert.actor));
+        let (level, status) = (alert.level.as_str(), status(alert));
+        let cells = [&seen, level, status, &alert.rule, &actor, &alert.id.to_string()];
+        writeln!(out, "{}", row(cells))?;
+        print_about(out, alert)?;
     }
     Ok(())
 }
 
-fn print_alert_line(out: &mut impl Write, alert: &AlertView) -> io::Result<()> {
+fn status(alert: &AlertView) -> &'static str {
+    if alert.retracted.is_some() { "retracted" } else { alert.state.as_str() }
+}
+
+/// What it is about, and why it no longer stands where it does not.
+fn print_about(out: &mut impl Write, alert: &AlertView) -> io::Result<()> {
     let group: Vec<String> = alert
         .group
         .iter()
         .map(|(field, value)| format!("{field}={}", display_untrusted(value)))
         .collect();
-    writeln!(
-        out,
-        "{:<13} {}  {}  {}",
-        alert.level.as_str(),
-        when(alert.first_seen),
-        alert.title,
-        group.join(" ")
-    )?;
-    writeln!(out, "              {}  {} ({})", alert.id, alert.rule, alert.state.as_str())?;
+    writeln!(out, "    {}  {}", alert.title, group.join(" "))?;
     if let Some(reason) = &alert.retracted {
-        writeln!(out, "              retracted: {}", display_untrusted(reason))?;
+        writeln!(out, "    retracted: {}", display_untrusted(reason))?;
     }
     Ok(())
 }
 
-/// Prints one alert with its calls.
+/// One alert as a candidate among others.
+pub(super) fn id_line(alert: &AlertView) -> String {
+    let actor = display_untrusted(&alert.actor);
+    format!("  {}  {}  {}  {actor}", alert.id, when(alert.last_seen), alert.rule)
+}
+
+/// Prints one alert with its calls and its history.
 pub(super) fn print_alert(
     out: &mut impl Write,
     format: Format,
     alert: &AlertView,
+    history: &[DecisionView],
 ) -> io::Result<()> {
     if format == Format::Json {
-        return writeln!(out, "{}", alert_json(alert));
+        let mut object = alert_json(alert);
+        object["history"] = history.iter().map(decision_json).collect();
+        return writeln!(out, "{object}");
     }
-    print_alert_line(out, alert)?;
+    writeln!(out, "{}  {}  {}", alert.level.as_str(), alert.rule, alert.id)?;
+    print_about(out, alert)?;
+    let reason = alert.close_reason.map(|reason| format!(" as {}", reason_word(reason)));
+    writeln!(out, "Status: {}{}", status(alert), reason.unwrap_or_default())?;
+    writeln!(out, "Seen: {} to {}", when_exactly(alert.first_seen), when_exactly(alert.last_seen))?;
     writeln!(out, "\n{}", alert.why.text)?;
     if let Some(span) = alert.why.timespan {
         writeln!(
@@ -133,12 +157,17 @@ pub(super) fn print_alert(
             alert.why.threshold, alert.why.value
         )?;
     }
+    print_calls(out, alert)?;
+    print_history(out, history)
+}
+
+fn print_calls(out: &mut impl Write, alert: &AlertView) -> io::Result<()> {
     writeln!(out, "\nCalls:")?;
     for call in &alert.evidence {
         writeln!(
             out,
             "  {}  {:<18} {:<28} {:<9} ran: {}",
-            when(call.at),
+            when_exactly(call.at),
             display_untrusted(&call.stage),
             display_untrusted(&call.tool),
             call.class.as_str(),
@@ -153,15 +182,54 @@ pub(super) fn print_alert(
         }
     }
     if alert.elided > 0 {
-        writeln!(out, "  ... and {} more calls between them", alert.elided)?;
+        writeln!(out, "  ... and {} between them", count(alert.elided, "more call"))?;
     }
     Ok(())
 }
 
+fn print_history(out: &mut impl Write, history: &[DecisionView]) -> io::Result<()> {
+    writeln!(out, "\nHistory:")?;
+    if history.is_empty() {
+        writeln!(out, "  nobody has decided anything yet")?;
+    }
+    for decision in history {
+        let reason = decision.close_reason.map(|reason| format!(" as {}", reason_word(reason)));
+        write!(
+            out,
+            "  {}  {}{} by {}",
+            when_exactly(Some(decision.at)),
+            decision.state.as_str(),
+            reason.unwrap_or_default(),
+            display_untrusted(&decision.who),
+        )?;
+        if !decision.note.is_empty() {
+            write!(out, ": {}", display_untrusted(&decision.note))?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn decision_json(decision: &DecisionView) -> Value {
+    json!({
+        "at": rfc3339(Some(decision.at)),
+        "who": decision.who,
+        "status": decision.state,
+        "close_reason": decision.close_reason,
+        "note": decision.note,
+    })
+}
+
 /// A time for people, in UTC with seconds.
 pub(super) fn when(at: Option<Micros>) -> String {
-    at.map_or_else(
-        || "no time             ".to_owned(),
-        |at| at.to_datetime().format("%Y-%m-%d %H:%M:%SZ").to_string(),
-    )
+    formatted(at, "%Y-%m-%d %H:%M:%SZ")
+}
+
+/// The same with milliseconds, where calls follow each other closely.
+fn when_exactly(at: Option<Micros>) -> String {
+    formatted(at, "%Y-%m-%d %H:%M:%S%.3fZ")
+}
+
+fn formatted(at: Option<Micros>, format: &str) -> String {
+    at.map_or_else(|| "no time".to_owned(), |at| at.to_datetime().format(format).to_string())
 }

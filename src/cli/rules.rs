@@ -10,8 +10,9 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::output::Format;
+use super::words::count_of;
 use super::{Common, setup};
-use crate::detect::{RuleProblem, RuleSet, run_tests, shipped};
+use crate::detect::{RuleProblem, RuleSet, TestResult, run_tests, shipped};
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Command {
@@ -57,12 +58,13 @@ fn check(
     }
     if problems.is_empty() {
         if common.output == Format::Human {
-            writeln!(out, "{} rule files are good.", files.len())?;
+            let verb = if files.len() == 1 { "is" } else { "are" };
+            writeln!(out, "{} {verb} good.", count_of(&files, "rule file"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     out.flush()?;
-    Err(Failure::data(anyhow!("{} problems in rule files", problems.len())))
+    Err(Failure::data(anyhow!("{} in rule files", count_of(&problems, "problem"))))
 }
 
 fn print_problem(
@@ -91,41 +93,66 @@ fn test(
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::data(anyhow!("rules cannot be used:\n{}", problems.join("\n")))
     })?;
-    let results = run_tests(&Arc::new(rules));
+    let rules = Arc::new(rules);
+    let results = run_tests(&rules);
     let failed = results.iter().filter(|result| result.failure.is_some()).count();
-    for result in &results {
-        match (common.output, &result.failure) {
-            (Format::Json, failure) => writeln!(
-                out,
-                "{}",
-                json!({ "rule": result.rule, "case": result.case, "variant": result.variant,
-                        "failure": failure })
-            )?,
-            (Format::Human, Some(failure)) => {
-                writeln!(out, "{}: {} ({}): {failure}", result.rule, result.case, result.variant)?;
+    match common.output {
+        Format::Json => results.iter().try_for_each(|result| {
+            let line = json!({ "rule": result.rule, "case": result.case, "variant": result.variant,
+                               "failure": result.failure });
+            writeln!(out, "{line}")
+        })?,
+        Format::Human => {
+            for rule in rules.rules() {
+                print_tested(out, &rule.name, &results)?;
             }
-            (Format::Human, None) => {}
+            writeln!(out, "{} passed, {failed} failed", results.len() - failed)?;
         }
-    }
-    if common.output == Format::Human {
-        writeln!(out, "{} passed, {failed} failed", results.len() - failed)?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// How one rule's cases went, and each that failed.
+fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std::io::Result<()> {
+    let mut passed = 0;
+    let mut failures = Vec::new();
+    for result in results.iter().filter(|result| &*result.rule == rule) {
+        match &result.failure {
+            None => passed += 1,
+            Some(failure) => failures.push((result, failure)),
+        }
+    }
+    writeln!(out, "{rule:<24} {passed:>4} passed, {} failed", failures.len())?;
+    for (result, failure) in failures {
+        writeln!(out, "  {} ({}): {failure}", result.case, result.variant)?;
+    }
+    Ok(())
+}
+
 fn list(common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let config = common.config()?;
+    let own = setup::own_rules(config.rules.folder.as_deref())?;
+    let shipped = shipped();
     for rule in setup::rules(&config)?.rules() {
+        let is_rule = |name: &str| name.strip_suffix(".yml") == Some(&*rule.name);
+        let is_own = own.iter().any(|(name, _)| is_rule(name));
+        let replaces = is_own && shipped.iter().any(|(name, _)| is_rule(name));
         match common.output {
             Format::Human => {
-                writeln!(out, "{:<13} {:<24} {}", rule.level.as_str(), rule.name, rule.title)?;
+                let origin = match (is_own, replaces) {
+                    (false, _) => "shipped",
+                    (true, false) => "own",
+                    (true, true) => "own, replaces the shipped one",
+                };
+                let level = rule.level.as_str();
+                writeln!(out, "{level:<13} {:<24} {} ({origin})", rule.name, rule.title)?;
             }
             Format::Json => writeln!(
                 out,
                 "{}",
                 json!({ "rule": rule.name, "title": rule.title, "level": rule.level,
                         "id": rule.id, "tags": rule.tags, "group_by": rule.group_by().collect::<Vec<_>>(),
-                        "why": rule.why })
+                        "why": rule.why, "origin": if is_own { "own" } else { "shipped" } })
             )?,
         }
     }
@@ -135,7 +162,14 @@ fn list(common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
 /// The files of a folder, or those in use.
 fn files(folder: Option<&PathBuf>, common: &Common) -> Result<Vec<(String, String)>, Failure> {
     if let Some(folder) = folder {
-        return setup::own_rules(Some(folder));
+        let files = setup::own_rules(Some(folder))?;
+        if files.is_empty() {
+            return Err(Failure::no_input(anyhow!(
+                "no rule files are in {}: they are named *.yml or *.yaml",
+                folder.display()
+            )));
+        }
+        return Ok(files);
     }
     let config = common.config()?;
     let own = setup::own_rules(config.rules.folder.as_deref())?;

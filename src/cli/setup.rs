@@ -94,7 +94,10 @@ pub(super) fn own_rules(folder: Option<&Path>) -> Result<Vec<(String, String)>, 
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        if path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml") {
+        let is_named =
+            path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
+        // Whatever is no file, such as a pipe, could be waited for without end.
+        if is_named && std::fs::metadata(&path).map_err(fail)?.is_file() {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned() + ".yml";
             files.push((name, std::fs::read_to_string(&path).map_err(fail)?));
         }

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::Common;
 use super::failure::Failure;
 use super::output::Format;
+use super::words::count;
 use crate::model::Micros;
 use crate::simulate::{Scenario, write_logs};
 
@@ -56,11 +57,11 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         Format::Json => writeln!(out, "{}", json!(summary))?,
         Format::Human => writeln!(
             out,
-            "{} lines of {} calls under {}; {} attacks among them, told in {}.",
-            summary.lines,
-            summary.calls,
+            "{} of {} under {}; {} among them, told in {}.",
+            count(summary.lines, "line"),
+            count(summary.calls, "call"),
             args.out.join("logs").display(),
-            summary.attacks,
+            count(summary.attacks, "attack"),
             args.out.join("truth").display(),
         )?,
     }

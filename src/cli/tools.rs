@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::output::Format;
+use super::words::count_of;
 use super::{Common, access, setup};
 use crate::catalogue::Catalogue;
 use crate::daemon::control::{Ask, Tell};
@@ -35,6 +36,13 @@ pub(super) struct SeenTool {
 impl SeenTool {
     pub(super) fn is_unlabelled(&self) -> bool {
         self.labels.source == LabelSource::Unknown
+    }
+
+    /// The name for a terminal, with its server where it is known.
+    pub(super) fn shown_name(&self) -> String {
+        let server = self.server.as_deref();
+        let server = server.map(|server| format!(" on {}", display_untrusted(server)));
+        display_untrusted(&self.tool) + &server.unwrap_or_default()
     }
 }
 
@@ -65,7 +73,7 @@ pub(super) fn run(
     }
     if common.output == Format::Human {
         let unlabelled = tools.iter().filter(|tool| tool.is_unlabelled()).count();
-        writeln!(out, "{unlabelled} of {} tools have no labels.", tools.len())?;
+        writeln!(out, "{unlabelled} of {} without labels.", count_of(&tools, "tool"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -100,12 +108,12 @@ fn print(out: &mut impl Write, tool: &SeenTool) -> std::io::Result<()> {
         LabelSource::Guessed => "guessed from the name",
         LabelSource::Unknown => "none",
     };
-    let server = tool.server.as_deref().map(|server| format!(" on {}", display_untrusted(server)));
     writeln!(
         out,
-        "{:<32} {:>9} calls  {} ({source})",
-        display_untrusted(&tool.tool) + &server.unwrap_or_default(),
+        "{:<32} {:>9} {}  {} ({source})",
+        tool.shown_name(),
         tool.calls,
+        if tool.calls == 1 { "call " } else { "calls" },
         if labels.is_empty() { "-".to_owned() } else { labels.join(", ") },
     )
 }

@@ -10,9 +10,11 @@ use anyhow::{Context as _, anyhow};
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Failure;
+use super::words::count_of;
 use super::{Common, progress, setup};
 use crate::config::{Config, Overrides};
 use crate::daemon::{OnBackfill, WatchSetup, watch};
+use crate::untrusted::display_untrusted;
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -41,7 +43,11 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
     }
     setup::check_roots(&dirs)?;
     let setup = prepare(&config, dirs, &config.store.db, common.quiet)?;
-    serve(setup, |address, token| announce(out, address, token))
+    let about = about(&setup);
+    serve(setup, common.quiet, |address, token| {
+        hint(common.quiet, &about);
+        announce(out, address, token)
+    })
 }
 
 /// Everything that the daemon needs, or every reason why it cannot start.
@@ -66,6 +72,31 @@ pub(super) fn prepare(
     })
 }
 
+/// What is watched, kept and mailed, a line each.
+pub(super) fn about(setup: &WatchSetup) -> String {
+    let pipeline = &setup.pipeline;
+    let shown = |path: &Path| display_untrusted(&path.to_string_lossy());
+    let folders: Vec<String> = pipeline.tail.roots.iter().map(|root| shown(root)).collect();
+    let mail = match &pipeline.mail {
+        Some(mail) => format!("mail to {}", mail.recipients().collect::<Vec<_>>().join(", ")),
+        None => "nobody is mailed".to_owned(),
+    };
+    format!(
+        "watching {}\ndatabase {}\n{}\n{mail}",
+        folders.join(", "),
+        shown(&pipeline.store.path),
+        count_of(pipeline.rules.rules(), "rule"),
+    )
+}
+
+/// Tells people on stderr, a line each. That nobody reads it stops nothing.
+pub(super) fn hint(quiet: bool, text: &str) {
+    if !quiet {
+        let mut err = std::io::stderr().lock();
+        drop(text.lines().try_for_each(|line| writeln!(err, "calltrail: {line}")));
+    }
+}
+
 /// A bar on the terminal while a backlog is read.
 fn show_backfill(quiet: bool) -> OnBackfill {
     let bar = progress::bar(quiet);
@@ -84,6 +115,7 @@ fn show_backfill(quiet: bool) -> OnBackfill {
 /// Runs the daemon until it is told to stop. `on_ready` gets the address and the login token.
 pub(super) fn serve(
     setup: WatchSetup,
+    quiet: bool,
     on_ready: impl FnOnce(SocketAddr, &str) -> std::io::Result<()>,
 ) -> Result<ExitCode, Failure> {
     let token = setup.token.clone();
@@ -102,6 +134,7 @@ pub(super) fn serve(
         })
         .await
     })?;
+    hint(quiet, "stopped");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,8 +12,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
-use crate::model::{AlertId, AlertState, AlertView, CloseReason};
-use crate::store::{AlertFilter, Answer, Decision, Desk, Reader};
+use crate::model::{AlertId, AlertState, AlertView, CloseReason, DecisionView};
+use crate::store::{AlertFilter, Answer, Decision, Desk, DeskError, Reader};
 
 /// The longest question.
 const ASK_BYTES_MAX: u64 = 1 << 20;
@@ -26,6 +26,10 @@ pub enum Ask {
         filter: AlertFilter,
     },
     Alert {
+        id: AlertId,
+    },
+    /// What people decided about it, oldest first.
+    Decisions {
         id: AlertId,
     },
     Decide {
@@ -46,11 +50,27 @@ pub enum Ask {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "tell", rename_all = "kebab-case")]
 pub enum Tell {
-    Alerts { alerts: Vec<AlertView> },
-    Alert { alert: Option<Box<AlertView>> },
+    Alerts {
+        alerts: Vec<AlertView>,
+    },
+    Alert {
+        alert: Option<Box<AlertView>>,
+    },
+    Decisions {
+        decisions: Vec<DecisionView>,
+    },
+    /// The decision is put down.
     Done,
-    Answer { answer: Answer },
-    Failed { message: String },
+    /// No alert has this id: nothing was put down.
+    Unknown {
+        id: AlertId,
+    },
+    Answer {
+        answer: Answer,
+    },
+    Failed {
+        message: String,
+    },
 }
 
 /// Where the socket of a database lies.
@@ -108,6 +128,7 @@ async fn converse(stream: UnixStream, reader: Reader, desk: Desk) -> io::Result<
             let decision = Decision { alert_id: id, at: now(), who, state, close_reason, note };
             match desk.decide(decision).await {
                 Ok(()) => Tell::Done,
+                Err(DeskError::UnknownAlert(id)) => Tell::Unknown { id },
                 Err(error) => Tell::Failed { message: error.to_string() },
             }
         }
@@ -127,6 +148,9 @@ pub(crate) fn tell(reader: &Reader, ask: Ask) -> Tell {
         Ask::Alerts { filter } => reader.alerts(&filter).map(|alerts| Tell::Alerts { alerts }),
         Ask::Alert { id } => {
             reader.alert(id).map(|alert| Tell::Alert { alert: alert.map(Box::new) })
+        }
+        Ask::Decisions { id } => {
+            reader.decisions(id).map(|decisions| Tell::Decisions { decisions })
         }
         Ask::Query { sql, rows_max, seconds_max } => {
             reader.query(&sql, rows_max, seconds_max).map(|answer| Tell::Answer { answer })

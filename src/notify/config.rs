@@ -195,7 +195,7 @@ impl MailConfig {
         &self.from
     }
 
-    pub(super) fn transport(&self) -> &Transport {
+    pub(crate) fn transport(&self) -> &Transport {
         &self.transport
     }
 
