@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::build::session_key;
 use super::proxy::ProxyState;
 use super::tool::ToolState;
-use super::unit::{Unit, fold};
+use super::unit::Unit;
 use super::{Clocks, Diff, Loaded, Scope, ScopeRef, scope_of};
-use crate::model::{Call, Dialect, Micros, Record, RecordId, Step, Text};
+use crate::model::{Call, Dialect, Micros, Record, RecordId, RecordKind, Step, Text};
 
 #[derive(Default)]
 pub(super) struct Memory {
@@ -87,9 +86,11 @@ impl Memory {
                     .records
                     .into_iter()
                     .partition(|record| record.dialect == Dialect::StdioProxy);
+                let (replies, proxied): (Vec<_>, Vec<_>) =
+                    proxied.into_iter().partition(|record| record.kind == RecordKind::Reply);
                 let state = self.tools.entry(name).or_default();
                 state.add(&direct, clocks);
-                for unit in proxied_units(proxied, &direct, &loaded.calls) {
+                for unit in proxied_units(proxied, &replies, &loaded.calls) {
                     state.add_unit(unit, clocks);
                 }
                 state.settle(clocks, &mut Diff::default());
@@ -151,74 +152,30 @@ impl Memory {
     }
 }
 
-/// Rebuilds proxied units from their first record and what was stored with their call. `direct` are the records of
-/// the other witnesses.
-fn proxied_units(records: Vec<Arc<Record>>, direct: &[Arc<Record>], calls: &[Call]) -> Vec<Unit> {
-    let mut stored: FxHashMap<RecordId, (&Call, &[Step])> = FxHashMap::default();
-    for call in calls {
-        for sighting in &call.sightings {
-            if let Some(first) = sighting.steps.first() {
-                stored.insert(first.record, (call, &sighting.steps));
-            }
+/// Rebuilds proxied units from their first record, the replies, and the calls that say which reply is whose.
+fn proxied_units(records: Vec<Arc<Record>>, replies: &[Arc<Record>], calls: &[Call]) -> Vec<Unit> {
+    let mut stored: FxHashMap<RecordId, &[Step]> = FxHashMap::default();
+    for sighting in calls.iter().flat_map(|call| &call.sightings) {
+        if let Some(first) = sighting.steps.first() {
+            stored.insert(first.record, &sighting.steps);
         }
     }
-    let mut others: FxHashMap<RecordId, &Arc<Record>> = FxHashMap::default();
-    if !records.is_empty() {
-        others.extend(direct.iter().map(|record| (record.id, record)));
-    }
+    let replies: FxHashMap<RecordId, &Arc<Record>> =
+        replies.iter().map(|record| (record.id, record)).collect();
     records
         .into_iter()
         .map(|record| {
             let mut unit = Unit::single(record);
-            if let Some((call, steps)) = stored.get(&unit.base.id) {
-                unit.steps = steps.to_vec();
-                if let Some(reply) = reply_of(&unit, call, &others) {
-                    fold(&mut unit.told, &reply);
+            for step in stored.get(&unit.base.id).into_iter().flat_map(|steps| steps.iter().skip(1))
+            {
+                if let Some(reply) = replies.get(&step.record) {
+                    unit.push(reply);
+                    unit.steps.pop();
                 }
+                // The stored step knows whether the reply was believed.
+                unit.steps.push(step.clone());
             }
             unit
         })
         .collect()
-}
-
-/// What the reply added to the call: everything that no other record of it explains. Replies have no tool, so they
-/// are not loaded with one. What another witness says too is lost, which shows only once that one leaves the call.
-fn reply_of(
-    unit: &Unit,
-    call: &Call,
-    others: &FxHashMap<RecordId, &Arc<Record>>,
-) -> Option<Record> {
-    if unit.steps.len() < 2 {
-        return None;
-    }
-    let steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);
-    let known: Vec<&Record> = steps
-        .filter_map(|step| others.get(&step.record).map(|record| &***record))
-        .chain([&*unit.base])
-        .collect();
-    let left = |field: fn(&Record) -> &Option<Text>, value: &Option<Text>| {
-        value
-            .clone()
-            .filter(|value| !known.iter().any(|record| field(record).as_ref() == Some(value)))
-    };
-    let derived = session_key(None, call.principal.as_ref(), call.client.as_ref(), &call.stream);
-    let session = Some(Text::clone(&call.session)).filter(|session| *session != derived);
-    let explained =
-        |duration_ms| known.iter().any(|record| record.duration_ms == Some(duration_ms));
-    let mut flags = call.flags.clone();
-    flags.retain(|flag| !known.iter().any(|record| record.flags.contains(flag)));
-    let mut also = call.also.clone();
-    also.retain(|value| !known.iter().any(|record| record.also.contains(value)));
-    Some(Record {
-        principal: left(|record| &record.principal, &call.principal),
-        client: left(|record| &record.client, &call.client),
-        tenant: left(|record| &record.tenant, &call.tenant),
-        session: left(|record| &record.session, &session),
-        server: left(|record| &record.server, &call.server),
-        trace_id: left(|record| &record.trace_id, &call.trace_id),
-        duration_ms: call.duration_ms.filter(|duration_ms| !explained(*duration_ms)),
-        flags,
-        also,
-        ..Record::clone(&unit.base)
-    })
 }

@@ -33,6 +33,19 @@ impl Model {
             })
             .cloned()
             .collect();
+        if matches!(need.of, Scope::Tool(_)) {
+            let proxies: FxHashSet<Text> = records
+                .iter()
+                .filter(|record| record.dialect == Dialect::StdioProxy)
+                .map(|record| Text::clone(&record.stream))
+                .collect();
+            let replies = self.records.iter().filter(|record| {
+                record.kind == RecordKind::Reply
+                    && proxies.contains(&record.stream)
+                    && within(record.at)
+            });
+            records.extend(replies.cloned());
+        }
         records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
         let calls = self.calls.values().map(|call| Call::clone(call)).collect();
         Loaded { need: need.clone(), records, calls }

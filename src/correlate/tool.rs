@@ -142,7 +142,12 @@ impl ToolState {
                 self.equals.remove(&equal);
             }
         }
-        // What it was joined with stands alone or joins another now.
+        // What it was joined with, or could have been, stands alone or joins another now: those on its right up to the
+        // end of its interval, and the run on its left.
+        let end = entry.to.plus(2 * JOIN_SLACK_MICROS);
+        let left = self.units.range(..key).next_back().map(|(key, _)| *key);
+        let right = self.units.range(key..).map(|(key, _)| *key).take_while(|key| key.0 <= end);
+        self.dirty.extend(left.into_iter().chain(right));
         if let Some(call) = entry.call {
             for sighting in &call.sightings {
                 if let Some(first) = sighting.steps.first() {

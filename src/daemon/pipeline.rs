@@ -13,7 +13,8 @@ use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::model::{
-    Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record, Text,
+    Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record,
+    RecordKind, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
@@ -226,14 +227,24 @@ impl Pipeline {
             from: need.from,
             to: need.to,
         };
-        let records: Vec<Arc<Record>> =
+        let mut records: Vec<Arc<Record>> =
             self.store.records_near(&stored)?.into_iter().map(Arc::new).collect();
-        let is_proxied =
-            records.iter().any(|record| record.dialect == crate::model::Dialect::StdioProxy);
-        let calls = match &need.of {
-            Scope::Tool(_) if is_proxied => self.store.calls_near(&stored)?,
-            _ => Vec::new(),
+        let Scope::Tool(_) = &need.of else {
+            return Ok(Loaded { need, records, calls: Vec::new() });
         };
+        let proxies: FxHashSet<Text> = records
+            .iter()
+            .filter(|record| record.dialect == crate::model::Dialect::StdioProxy)
+            .map(|record| Text::clone(&record.stream))
+            .collect();
+        // Replies name no tool: the stored calls tell whose each is.
+        let calls = if proxies.is_empty() { Vec::new() } else { self.store.calls_near(&stored)? };
+        for stream in proxies {
+            let of_proxy = RecordNeed { of: Whose::Proxy(stream), ..stored.clone() };
+            let replies = self.store.records_near(&of_proxy)?.into_iter();
+            let replies = replies.filter(|record| record.kind == RecordKind::Reply);
+            records.extend(replies.map(Arc::new));
+        }
         Ok(Loaded { need, records, calls })
     }
 
