@@ -52,7 +52,8 @@ from numbered group by session, run;
 create view alert_now as
 select * from alert_log qualify row_number() over (partition by alert_id order by seq desc) = 1;
 
--- Every id that leads to an alert that stands, that alert's own among them.
+-- Ids that lead to an alert that stands, that alert's own among them, where it has former ids or was decided about:
+-- both are few, since late lines and people make them.
 create view alert_member as
 with recursive leads as (
     select old_id, arg_max(new_id, seq) as new_id from alert_alias group by old_id
@@ -64,17 +65,23 @@ with recursive leads as (
 )
 select member, alert_id from walk where alert_id not in (select old_id from leads)
 union all
-select distinct alert_id, alert_id from alert_log where alert_id not in (select old_id from leads);
+select id, id from (select new_id as id from leads union select alert_id from decision_log)
+where id not in (select old_id from leads);
 
--- Ids that were alerts of their own: an alert that began as another's new id is that other alert.
+-- Ids among these that were alerts of their own: one that began as another's new id is that other alert.
 create view alert_origin as
-select first.alert_id as member
-from (select alert_id, min(seq) as seq from alert_log group by alert_id) first
-left join (select new_id, min(seq) as seq from alert_alias group by new_id) came on came.new_id = first.alert_id
-where came.seq is null or first.seq < came.seq;
+with began as (
+    select alert_id, min(seq) as seq from alert_log
+    where alert_id in (select old_id from alert_alias union all select new_id from alert_alias)
+    group by alert_id
+), came as (
+    select new_id as alert_id, min(seq) as seq from alert_alias group by new_id
+)
+select began.alert_id as member from began left join came using (alert_id)
+where came.seq is null or began.seq < came.seq;
 
--- What people made of each alert: the last decision under each of its ids, where an alert of its own that nobody
--- decided about counts as open; open beats acknowledged beats closed.
+-- What people made of such an alert; any other is open. Of each of its ids the last decision counts, and an alert of
+-- its own that nobody decided about is open; open beats acknowledged beats closed.
 create view alert_state as
 with said as (
     select alert_id as member, max(seq) as seq, arg_max({'state': state, 'close_reason': close_reason}, seq) as word

@@ -51,11 +51,12 @@ impl Driver {
         let waker = Arc::clone(&awake);
         let mut wake = Wake::start(move || waker.notify_one());
         let mut pipeline = Some(pipeline);
-        // From now on the database is there: should it vanish, an empty one in its place would hide that.
-        self.setup.store.create = false;
         while !self.shutdown.is_cancelled() {
             let Some(mut current) = pipeline.take() else {
-                pipeline = self.reopen().await;
+                tokio::select! {
+                    () = self.shutdown.cancelled() => return,
+                    () = tokio::time::sleep(REOPEN_AFTER) => pipeline = self.reopen(),
+                }
                 continue;
             };
             match self.serve(&mut current, &mut wake, &awake).await {
@@ -87,17 +88,17 @@ impl Driver {
         });
     }
 
-    async fn reopen(&mut self) -> Option<Pipeline> {
-        tokio::select! {
-            () = self.shutdown.cancelled() => return None,
-            () = tokio::time::sleep(REOPEN_AFTER) => {}
-        }
+    /// Opens everything again; none where that has to be tried again later.
+    fn reopen(&self) -> Option<Pipeline> {
         // A reader that is still at it keeps the old engine alive, and two on one file would corrupt it.
         if !self.reader.let_go() {
             tracing::warn!("a read still holds the database; trying again");
             return None;
         }
-        match Pipeline::open(&self.setup, now()) {
+        let mut setup = self.setup.clone();
+        // It was there: should it have vanished, an empty one in its place would hide that.
+        setup.store.create = false;
+        match Pipeline::open(&setup, now()) {
             Ok(mut pipeline) => {
                 self.reader.adopt(&pipeline.reader());
                 pipeline.read_with(self.reader.clone());
@@ -297,5 +298,61 @@ mod tests {
         let (queue, mut requests) = mpsc::channel(1);
         let _held = Desk::new(queue);
         answer_the_last(&mut requests, Duration::ZERO, |_| {}).await;
+    }
+
+    /// A driver over an empty folder, with its pipeline and what the page shows.
+    fn driver(folder: &std::path::Path) -> (Driver, Pipeline, watch::Receiver<Health>) {
+        let path = folder.join("calltrail.duckdb");
+        let journal = Journal::open(&folder.join("journal.jsonl")).unwrap();
+        let store = crate::store::OpenOptions {
+            path,
+            create: true,
+            memory_max: "256MB".to_owned(),
+            now: Micros(0),
+        };
+        let setup = Setup {
+            store,
+            tail: crate::tail::TailConfig::new(vec![folder.to_path_buf()]),
+            rules: Arc::new(crate::detect::RuleSet::default()),
+            catalogue: Arc::new(crate::catalogue::Catalogue::shipped()),
+            clocks: vec![],
+            outcome_words: vec![],
+            mail: None,
+        };
+        let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();
+        let (health, shown) = watch::channel(Health::default());
+        let driver = Driver {
+            setup,
+            journal,
+            desk: mpsc::channel(1).1,
+            health,
+            news: watch::channel(0).0,
+            standing_problems: vec![],
+            on_backfill: Box::new(|_| {}),
+            scan_every: Duration::ZERO,
+            shutdown: CancellationToken::new(),
+            reader: pipeline.reader(),
+        };
+        (driver, pipeline, shown)
+    }
+
+    #[test]
+    fn a_database_that_vanished_is_an_error_on_the_page_and_not_an_empty_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let (driver, pipeline, shown) = driver(folder.path());
+        drop(pipeline);
+        driver.reader.let_go();
+        let path = &driver.setup.store.path;
+        let kept = path.with_extension("kept");
+        std::fs::rename(path, &kept).unwrap();
+        assert!(driver.reopen().is_none());
+        assert!(!path.exists());
+        let told = shown.borrow().ingest_error.clone();
+        assert!(told.is_some_and(|told| told.contains("does not exist")));
+
+        std::fs::rename(&kept, path).unwrap();
+        assert!(driver.reopen().is_some());
+        assert_eq!(shown.borrow().ingest_error, None);
+        assert_eq!(driver.reader.totals().unwrap().records, 0);
     }
 }
