@@ -275,6 +275,16 @@ mod tests {
         );
         let first = &story.alerts()[0];
         assert_eq!(first.principal.as_deref(), Some("u-maya"));
+        let lines = story.lines(Micros(0), 1);
+        let mayas = || lines.iter().filter(|line| line.text.contains("\"u-maya\""));
+        for (shown, times) in [
+            (r#""params":{"url":"https://manuals.evil.example/printer-setup"},"dropped":[]"#, 1),
+            (r#""query":"vpn credentials"},"dropped":[]"#, 1),
+            (r#""query":"customer bank details"},"dropped":[]"#, 1),
+            (r#""dropped":["body"]"#, 1),
+        ] {
+            assert_eq!(mayas().filter(|line| line.text.contains(shown)).count(), times, "{shown}");
+        }
         assert_eq!(first.tools, ["fetch_url", "search_tickets", "search_tickets", "post_comment"]);
     }
 }

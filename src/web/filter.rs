@@ -233,14 +233,17 @@ fn mentions(alert: &AlertView, text: &str) -> bool {
                     .lines
                     .iter()
                     .filter_map(|line| line.text.as_deref())
-                    .any(|line| holds(line) && has_value(line, &holds))
+                    .any(|line| has_value(line, &holds))
         })
 }
 
 /// True when a value of the JSON line holds the text: the keys are in every line. A line that is no
-/// JSON counts as a whole.
+/// JSON counts as a whole. Most lines are told apart without being parsed; escapes hide text.
 fn has_value(line: &str, holds: &impl Fn(&str) -> bool) -> bool {
-    serde_json::from_str(line).map_or(true, |value| in_value(&value, holds))
+    if !line.contains('\\') && !holds(line) {
+        return false;
+    }
+    serde_json::from_str(line).map_or_else(|_| holds(line), |value| in_value(&value, holds))
 }
 
 fn in_value(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
@@ -329,6 +332,18 @@ mod tests {
         assert_eq!(read(&[("actor", "u\\u{202e}gne")]).actor_for_store(), None);
         // Every name with a link to its list comes back whole from the form there.
         assert!(Filter::default().address_of_actor(&"\u{202e}".repeat(26)).is_none());
+    }
+
+    #[test]
+    fn lines_are_searched_by_their_values() {
+        let line = r#"{"args":{"url":"https://evil.example/","caf":["caf\u00e9",417]}}"#;
+        for (text, is_found) in
+            [("evil.example", true), ("café", true), ("417", true), ("url", false)]
+        {
+            assert_eq!(has_value(line, &|hay: &str| hay.contains(text)), is_found, "{text}");
+        }
+        assert!(has_value("no JSON \\", &|hay: &str| hay.contains("JSON")));
+        assert!(!has_value("no JSON \\", &|hay: &str| hay.contains("args")));
     }
 
     #[test]
