@@ -74,8 +74,8 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct Loaded {
     pub need: Need,
-    /// For a tool: its records of kind call, and the replies of the proxies among them. For a proxy: everything of its stream. Where the need is for the present,
-    /// those without a time too.
+    /// For a tool: its records of kind call, and the replies of the proxies among them. For a proxy: everything of its
+    /// stream. Where the need is for the present, those without a time too.
     pub records: Vec<Arc<Record>>,
     /// For a tool: its calls as stored; they tell which reply belongs to which proxied request.
     pub calls: Vec<Call>,

@@ -328,6 +328,7 @@ mod tests {
             health,
             news: watch::channel(0).0,
             standing_problems: vec![],
+            looked: None,
             on_backfill: Box::new(|_| {}),
             scan_every: Duration::ZERO,
             shutdown: CancellationToken::new(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::dialects::{Parsed, Parser};
-use crate::mask::mask_line;
+use crate::mask::mask_cut;
 use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
 use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceStatus, Tail};
@@ -383,7 +383,7 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
                 "a line of {length} bytes is longer than the limit; raise line_bytes_max in the \
                  section [tail] if such lines are meant"
             ),
-            head: mask_line(&overlong.head),
+            head: mask_cut(&overlong.head),
         }),
     }
 }
