@@ -234,7 +234,7 @@ fn unknown_shape(fields: &Fields<'_>) -> String {
     let named = if named.is_empty() { "(none)".to_owned() } else { named.join(", ") };
     format!(
         "no known format has these keys: {named}{more}. Known: {}. \
-         Any other format needs a field map in the configuration",
+         The README shows a line of each",
         known.join("; ")
     )
 }
