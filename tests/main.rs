@@ -10,6 +10,8 @@ mod alarm;
 mod bad_input;
 /// The dashboard in a real browser.
 mod browser;
+/// One command that shows it all.
+mod demo;
 /// Lines longer than a read.
 mod long_lines;
 /// Mails as a real mail server gets them.
