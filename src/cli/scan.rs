@@ -39,7 +39,8 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     // A pass keeps nothing unless a database is named.
     let temporary = tempfile::Builder::new().prefix("calltrail-").tempdir()?;
     let path = common.db.clone().unwrap_or_else(|| temporary.path().join("scan.duckdb"));
-    let pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
+    let mut pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
+    pipeline_setup.is_single_pass = true;
     let mut pipeline = Pipeline::open(&pipeline_setup, crate::daemon::now())?;
     let reader = pipeline.reader();
     let known: HashSet<_> = rejects(&reader)?.iter().map(place).collect();

@@ -29,6 +29,7 @@ pub(super) fn pipeline(
         catalogue: Arc::new(catalogue(config)?),
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
+        is_single_pass: false,
         mail: config.mail.clone().map(Arc::new),
     })
 }

@@ -317,6 +317,7 @@ mod tests {
             catalogue: Arc::new(crate::catalogue::Catalogue::shipped()),
             clocks: vec![],
             outcome_words: vec![],
+            is_single_pass: false,
             mail: None,
         };
         let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();

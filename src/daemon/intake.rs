@@ -22,6 +22,8 @@ const CHUNK_BYTES_MIN: usize = 16 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Reads in a row that give nothing because one line takes them all; the next round goes on.
 const READS_MAX: usize = 64;
+/// How long the first lines of a file wait for the first one that has a time, where more may come.
+const HOLD_MICROS: i64 = 5 * Micros::SECOND;
 /// How far a time is looked for when the first lines of a file have none.
 const TIMELESS_BYTES_MAX: u64 = 4 << 20;
 
@@ -32,6 +34,8 @@ pub(super) struct Intake {
     known: FxHashMap<u64, Known>,
     /// Generations whose path or state changed since their position was stored.
     moved: Vec<u64>,
+    /// False for a single pass: nothing more will come.
+    may_hold: bool,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
 }
@@ -52,6 +56,8 @@ struct Queue {
     entries: VecDeque<Entry>,
     /// The last valid time read.
     last_at: Option<Micros>,
+    /// Since when its first line waits for a time.
+    held_since: Option<Micros>,
 }
 
 struct Entry {
@@ -79,7 +85,8 @@ pub(super) struct Cut {
 }
 
 impl Intake {
-    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position]) -> Self {
+    /// With `may_hold`, first lines without a time wait a little for one that has it.
+    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], may_hold: bool) -> Self {
         let known = positions
             .iter()
             .map(|position| {
@@ -92,7 +99,15 @@ impl Intake {
                 (position.generation, known)
             })
             .collect();
-        Self { tail, parser, queues: BTreeMap::new(), known, moved: Vec::new(), must_rewind: false }
+        Self {
+            tail,
+            parser,
+            queues: BTreeMap::new(),
+            known,
+            moved: Vec::new(),
+            may_hold,
+            must_rewind: false,
+        }
     }
 
     /// Looks at the files. With `is_history`, what they hold now and was not read before is marked as history.
@@ -167,8 +182,9 @@ impl Intake {
         for generation in pending {
             self.fill(generation, chunk_bytes, now);
         }
-        heap.extend(self.queues.iter().filter_map(|(generation, queue)| {
-            queue.entries.front().map(|entry| Reverse((entry.key(), *generation)))
+        let may_hold = self.may_hold;
+        heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
+            queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
         }));
         let mut taken = 0;
         while taken < entries_max {
@@ -179,7 +195,8 @@ impl Intake {
             self.put(entry.what, generation, &mut cut);
             taken += 1;
             self.fill(generation, chunk_bytes, now);
-            let next = self.queues.get(&generation).and_then(|queue| queue.entries.front());
+            let queue = self.queues.get_mut(&generation);
+            let next = queue.and_then(|queue| queue.next(may_hold, now));
             heap.extend(next.map(|entry| Reverse((entry.key(), generation))));
         }
         self.conclude(&mut cut, &ends);
@@ -278,8 +295,8 @@ impl Intake {
         loop {
             let queue = self.queues.get(&generation);
             let first = queue.and_then(|queue| queue.entries.front());
-            let is_timeless = queue.is_some_and(|queue| queue.last_at.is_none())
-                && matches!(first, Some(Entry { what: What::Record(record), .. }) if record.at.is_none());
+            let is_timeless =
+                queue.is_some_and(|queue| queue.last_at.is_none() && queue.is_timeless());
             if first.is_some() && (!is_timeless || timeless_bytes >= TIMELESS_BYTES_MAX) {
                 return;
             }
@@ -311,6 +328,24 @@ impl Intake {
 }
 
 impl Queue {
+    /// The first entry, unless it waits for a time.
+    fn next(&mut self, may_hold: bool, now: Micros) -> Option<&Entry> {
+        if !may_hold || self.last_at.is_some() || !self.is_timeless() {
+            self.held_since = None;
+        } else if now.since(*self.held_since.get_or_insert(now)) < HOLD_MICROS {
+            return None;
+        }
+        self.entries.front()
+    }
+
+    /// Whether its first entry is a record without a time.
+    fn is_timeless(&self) -> bool {
+        match self.entries.front() {
+            Some(Entry { what: What::Record(record), .. }) => record.at.is_none(),
+            _ => false,
+        }
+    }
+
     /// Adds an entry; a record without a time takes the last one before it, else the next one.
     fn push(&mut self, mut entry: Entry) {
         if let What::Record(record) = &mut entry.what {
@@ -385,5 +420,52 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             ),
             head: mask_cut(&overlong.head),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tail::TailConfig;
+
+    const WITHOUT: &str = "{\"actor\":\"client\",\"tool\":\"a\",\"outcome\":\"ASK\"}\n";
+    const WITH: &str = "{\"actor\":\"client\",\"tool\":\"b\",\"outcome\":\"ASK\",\
+                        \"ts\":\"2026-11-20T08:00:00Z\"}\n";
+
+    fn intake(logs: &std::path::Path, may_hold: bool) -> Intake {
+        let tail = Tail::new(TailConfig::new(vec![logs.to_path_buf()]), vec![], 1);
+        Intake::new(tail, Parser::new([0; 32], vec![]), &[], may_hold)
+    }
+
+    fn times(intake: &mut Intake, now: Micros) -> Vec<Option<Micros>> {
+        intake.scan(now, false);
+        let cut = intake.cut(100, now);
+        intake.commit(&cut);
+        cut.records.iter().map(|record| record.at).collect()
+    }
+
+    #[test]
+    fn a_first_line_without_a_time_takes_the_next_ones_however_it_was_read() {
+        let at = Micros::parse_rfc3339("2026-11-20T08:00:00Z");
+        let now = at.unwrap();
+        let logs = tempfile::tempdir().unwrap();
+        let file = logs.path().join("a.jsonl");
+        let mut live = intake(logs.path(), true);
+        std::fs::write(&file, WITHOUT).unwrap();
+        assert_eq!(times(&mut live, now), []);
+        let mut log = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+        std::io::Write::write_all(&mut log, WITH.as_bytes()).unwrap();
+        assert_eq!(times(&mut live, now.plus(Micros::SECOND)), [at, at]);
+        assert_eq!(times(&mut intake(logs.path(), false), now), [at, at]);
+    }
+
+    #[test]
+    fn a_log_without_times_is_read_all_the_same() {
+        let logs = tempfile::tempdir().unwrap();
+        std::fs::write(logs.path().join("a.jsonl"), WITHOUT).unwrap();
+        let mut live = intake(logs.path(), true);
+        assert_eq!(times(&mut live, Micros(0)), []);
+        assert_eq!(times(&mut live, Micros(HOLD_MICROS)), [None]);
+        assert_eq!(times(&mut intake(logs.path(), false), Micros(0)), [None]);
     }
 }

@@ -42,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) clocks: Vec<(Text, i64)>,
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
+    /// True where nothing comes after what the files hold now.
+    pub(crate) is_single_pass: bool,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
 }
@@ -99,7 +101,7 @@ impl Pipeline {
         engine.cold(store.newest_call_at()?);
         Ok(Self {
             reader: store.reader(),
-            intake: Intake::new(tail, parser, &positions),
+            intake: Intake::new(tail, parser, &positions, !setup.is_single_pass),
             correlator: if store.is_empty()? {
                 Correlator::new(clocks)
             } else {
