@@ -255,15 +255,17 @@ impl Intake {
         cut.positions = cut.cursors.iter().map(|cursor| self.position(cursor)).collect();
     }
 
-    /// Says that the batch is stored.
-    pub(super) fn commit(&mut self, cut: &Cut) {
+    /// Says that the batch is stored. True if reading went back to what is, since something could not be described.
+    pub(super) fn commit(&mut self, cut: &Cut) -> bool {
         for cursor in &cut.cursors {
             self.tail.commit(cursor);
         }
-        if std::mem::take(&mut self.must_rewind) {
+        let must_rewind = std::mem::take(&mut self.must_rewind);
+        if must_rewind {
             self.tail.rewind();
             self.queues.clear();
         }
+        must_rewind
     }
 
     fn position(&self, cursor: &Cursor) -> Position {

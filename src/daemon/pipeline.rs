@@ -141,6 +141,11 @@ impl Pipeline {
         status.iter().filter(|status| status.state != SourceState::Gone).map(unread).sum()
     }
 
+    /// True while files hold complete lines that were not handed out.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.intake.is_pending()
+    }
+
     pub(crate) fn status(&self) -> Vec<SourceStatus> {
         self.intake.status()
     }
@@ -165,7 +170,10 @@ impl Pipeline {
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
         if cut.cursors.is_empty() {
-            self.intake.commit(&cut);
+            if self.intake.commit(&cut) {
+                // A file moved while it was read: the next look tells what became of it.
+                return Ok(None);
+            }
             // In the middle of a very long line there is nothing to store yet, and more to read.
             if self.intake.is_pending() && self.empty_rounds < EMPTY_ROUNDS_MAX {
                 self.empty_rounds += 1;

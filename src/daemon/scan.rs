@@ -49,6 +49,7 @@ pub(crate) fn scan(
     };
     let total = pipeline.unread_bytes();
     // What went wrong while reading, and files that moved meanwhile, show in another look.
+    let mut is_stuck = false;
     for _ in 0..LOOKS_MAX {
         let mut is_done = true;
         while let Some(step) = pipeline.step(now())? {
@@ -67,10 +68,13 @@ pub(crate) fn scan(
             outcome.is_partial |= is_loss(problem.kind);
             outcome.problems.push((problem.path.display().to_string(), problem.message));
         }
-        if is_done {
+        // A file that moved is read after the look; one that only grew is read as far as this pass went.
+        is_stuck = is_done && pipeline.is_pending();
+        if is_done && !is_stuck {
             break;
         }
     }
+    outcome.is_partial |= is_stuck;
     outcome.files = pipeline.status().len() as u64;
     outcome.unfinished_bytes = pipeline.unread_bytes();
     Ok(outcome)

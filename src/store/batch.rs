@@ -39,7 +39,7 @@ pub struct Gap {
     pub generation: u64,
     pub offset: u64,
     pub length: u64,
-    /// `blank`, `nul`, ...
+    /// `blank`, `zeros` or `copy`.
     pub why: &'static str,
 }
 
@@ -50,18 +50,6 @@ pub struct AlertRow {
     pub evidence: Vec<EvidenceView>,
     /// Former ids that lead to it from now on.
     pub replaces: Vec<AlertId>,
-}
-
-impl Batch {
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-            && self.rejects.is_empty()
-            && self.gaps.is_empty()
-            && self.calls.is_empty()
-            && self.alerts.is_empty()
-            && self.retracted.is_empty()
-            && self.positions.is_empty()
-    }
 }
 
 impl Store {
