@@ -12,6 +12,8 @@ mod bad_input;
 mod browser;
 /// One command that shows it all.
 mod demo;
+/// What a check of the whole database finds.
+mod doctor;
 /// Lines longer than a read.
 mod long_lines;
 /// Mails as a real mail server gets them.

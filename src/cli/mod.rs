@@ -5,6 +5,7 @@ mod alerts;
 mod check_config;
 mod decide;
 mod demo;
+mod doctor;
 mod failure;
 mod notify;
 mod output;
@@ -92,6 +93,13 @@ enum Command {
     Alerts(alerts::Command),
     /// Run SQL over records, calls, sessions, alerts, rejects and sources
     Query(query::Args),
+    /// Check that the database accounts for every byte that was read, once
+    ///
+    /// Says in one line that all is well, or lists what is not: bytes that are in no record, reject or gap or in more
+    /// than one, positions and counters that do not fit, calls whose records are gone, and what in the journal was
+    /// changed, cut or removed, or does not agree with the database. Only looks; also while the daemon runs. The exit
+    /// code is 65 if anything is wrong.
+    Doctor,
     /// Try the mail set-up
     #[command(subcommand)]
     Notify(notify::Command),
@@ -137,6 +145,7 @@ fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<E
         Command::Tools(command) => tools::run(&command, common, out),
         Command::Alerts(command) => alerts::run(command, common, out),
         Command::Query(args) => query::run(args, common, out),
+        Command::Doctor => doctor::run(common, out),
         Command::Notify(command) => notify::run(&command, common, out),
         Command::CheckConfig(args) => check_config::run(&args, common, out),
     }

@@ -2,6 +2,7 @@
 
 mod clock;
 pub mod control;
+mod doctor;
 mod drive;
 mod evidence;
 mod history;
@@ -11,6 +12,7 @@ mod scan;
 mod watch;
 
 pub use clock::now;
+pub use doctor::{Examination, examine};
 pub(crate) use pipeline::{Pipeline, Setup};
 pub(crate) use scan::scan;
 pub use scan::{Progress, ScanOutcome};

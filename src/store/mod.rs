@@ -4,6 +4,7 @@
 //! batch. Others ask the writer for something through the [`Desk`].
 
 mod alert_row;
+mod audit;
 mod batch;
 mod call_row;
 mod decisions;
@@ -24,6 +25,7 @@ mod value;
 
 use std::path::PathBuf;
 
+pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
