@@ -20,6 +20,8 @@ mod long_lines;
 mod mail;
 /// Every byte is accounted for.
 mod ranges;
+/// The database made again.
+mod rebuild;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
 /// A real mail server.

@@ -87,7 +87,7 @@ fn code_of(error: &crate::store::StoreError) -> u8 {
         | StoreError::ForeignSchema { .. }
         | StoreError::NotAQuery { .. } => 65,
         StoreError::Missing { .. } => 66,
-        StoreError::Folder { .. } => 73,
+        StoreError::Folder { .. } | StoreError::Journal { .. } => 73,
         StoreError::Database(_) => 70,
     }
 }

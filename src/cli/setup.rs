@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use super::failure::Failure;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::daemon::{Setup, now};
+use crate::daemon::{Setup, journal_path, now};
 use crate::detect::{RuleSet, merge, shipped};
 use crate::store::OpenOptions;
 pub(super) use crate::store::beside;
@@ -30,6 +30,7 @@ pub(super) fn pipeline(
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
         is_single_pass: false,
+        journal: Some(journal_path(database)),
         mail: config.mail.clone().map(Arc::new),
     })
 }
@@ -41,11 +42,6 @@ pub(super) fn open_options(config: &Config, database: &Path) -> OpenOptions {
         memory_max: config.store.memory_max.clone(),
         now: now(),
     }
-}
-
-/// The journal of a database lies beside it.
-pub(super) fn journal_path(database: &Path) -> PathBuf {
-    beside(database, ".journal.jsonl")
 }
 
 /// Every folder that is missing is told at once.

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
 use super::pipeline::{Pipeline, Setup, Step};
-use crate::journal::Journal;
 use crate::model::Micros;
 use crate::store::{DeskError, Reader, Request, StoreError};
 use crate::tail::Wake;
@@ -29,7 +28,6 @@ const BACKFILL_BYTES_MIN: u64 = 4 << 20;
 /// What the loop is driven by and reports to.
 pub(super) struct Driver {
     pub(super) setup: Setup,
-    pub(super) journal: Journal,
     pub(super) desk: mpsc::Receiver<Request>,
     pub(super) health: watch::Sender<Health>,
     pub(super) news: watch::Sender<u64>,
@@ -62,7 +60,7 @@ impl Driver {
             match self.serve(&mut current, &mut wake, &awake).await {
                 Ok(()) => {
                     answer_the_last(&mut self.desk, LAST_REQUESTS_MAX, |request| {
-                        answer(&mut self.journal, &self.news, &mut current, request);
+                        answer(&self.news, &mut current, request);
                     })
                     .await;
                     if let Err(error) = current.rest() {
@@ -160,6 +158,7 @@ impl Driver {
             tracing::info!(?event, "a file changed");
         }
         let mut problems = self.standing_problems.clone();
+        problems.extend(pipeline.journal_breaks().iter().map(ToString::to_string));
         problems.extend(
             pipeline.problems().into_iter().map(|(path, message)| format!("{path}: {message}")),
         );
@@ -210,7 +209,7 @@ impl Driver {
     }
 
     fn answer(&mut self, pipeline: &mut Pipeline, request: Request) {
-        answer(&mut self.journal, &self.news, pipeline, request);
+        answer(&self.news, pipeline, request);
     }
 }
 
@@ -230,15 +229,10 @@ async fn answer_the_last(
     }
 }
 
-fn answer(
-    journal: &mut Journal,
-    news: &watch::Sender<u64>,
-    pipeline: &mut Pipeline,
-    request: Request,
-) {
+fn answer(news: &watch::Sender<u64>, pipeline: &mut Pipeline, request: Request) {
     match request {
         Request::Decide(decision, answer) => {
-            let done = decide(journal, pipeline, &decision);
+            let done = decide(pipeline, &decision);
             if done.is_ok() {
                 news.send_replace(pipeline.seq());
             }
@@ -252,19 +246,12 @@ fn answer(
     }
 }
 
-/// First in the journal, then in the database: a decision outlives the database.
-fn decide(
-    journal: &mut Journal,
-    pipeline: &mut Pipeline,
-    decision: &crate::store::Decision,
-) -> Result<(), DeskError> {
+/// Puts a decision down about an alert that there is.
+fn decide(pipeline: &mut Pipeline, decision: &crate::store::Decision) -> Result<(), DeskError> {
     let failed = |error: String| DeskError::Failed(error);
     if !pipeline.knows_alert(decision.alert_id).map_err(|error| failed(error.to_string()))? {
         return Err(DeskError::UnknownAlert(decision.alert_id));
     }
-    journal
-        .append(decision.at, "decision", decision.to_json())
-        .map_err(|error| failed(error.to_string()))?;
     pipeline.decide(decision).map_err(|error| failed(error.to_string()))
 }
 
@@ -303,7 +290,6 @@ mod tests {
     /// A driver over an empty folder, with its pipeline and what the page shows.
     fn driver(folder: &std::path::Path) -> (Driver, Pipeline, watch::Receiver<Health>) {
         let path = folder.join("calltrail.duckdb");
-        let journal = Journal::open(&folder.join("journal.jsonl")).unwrap();
         let store = crate::store::OpenOptions {
             path,
             create: true,
@@ -318,13 +304,13 @@ mod tests {
             clocks: vec![],
             outcome_words: vec![],
             is_single_pass: false,
+            journal: Some(folder.join("journal.jsonl")),
             mail: None,
         };
         let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();
         let (health, shown) = watch::channel(Health::default());
         let driver = Driver {
             setup,
-            journal,
             desk: mpsc::channel(1).1,
             health,
             news: watch::channel(0).0,

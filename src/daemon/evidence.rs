@@ -30,9 +30,16 @@ impl Paths {
 #[derive(Default)]
 pub(super) struct Lines {
     known: FxHashMap<AlertId, FxHashMap<RecordId, WitnessLine>>,
+    /// Lines that an older database kept, of files that are gone.
+    kept: FxHashMap<RecordId, String>,
 }
 
 impl Lines {
+    /// Lines of files that are gone come from here.
+    pub(super) fn keep(&mut self, lines: FxHashMap<RecordId, String>) {
+        self.kept = lines;
+    }
+
     /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already.
     pub(super) fn views(
         &mut self,
@@ -46,7 +53,7 @@ impl Lines {
         let views = alert
             .evidence
             .iter()
-            .map(|evidence| view(evidence, &mut lines, paths, intake))
+            .map(|evidence| view(evidence, &mut lines, paths, intake, &self.kept))
             .collect();
         if self.known.len() >= ALERTS_MAX {
             self.known.clear();
@@ -79,6 +86,7 @@ fn view(
     lines: &mut FxHashMap<RecordId, WitnessLine>,
     paths: &Paths,
     intake: &mut Intake,
+    kept: &FxHashMap<RecordId, String>,
 ) -> EvidenceView {
     let call = &*evidence.call;
     let text = |value: &Option<crate::model::Text>| value.as_ref().map(ToString::to_string);
@@ -96,7 +104,7 @@ fn view(
         client: text(&call.client),
         tenant: text(&call.tenant),
         session: call.session.to_string(),
-        lines: witness_lines(call, lines, paths, intake),
+        lines: witness_lines(call, lines, paths, intake, kept),
     }
 }
 
@@ -105,6 +113,7 @@ fn witness_lines(
     lines: &mut FxHashMap<RecordId, WitnessLine>,
     paths: &Paths,
     intake: &mut Intake,
+    kept: &FxHashMap<RecordId, String>,
 ) -> Vec<WitnessLine> {
     let steps = call
         .sightings
@@ -122,7 +131,8 @@ fn witness_lines(
             if line.text.is_none() {
                 line.text = intake
                     .read_line(step.record, step.length)
-                    .map(|bytes| mask_line(bytes.trim_ascii_end()));
+                    .map(|bytes| mask_line(bytes.trim_ascii_end()))
+                    .or_else(|| kept.get(&step.record).cloned());
             }
             line.clone()
         })

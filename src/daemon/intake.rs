@@ -3,12 +3,18 @@
 //! Each generation has a queue of what was read ahead. The queue whose next record is the oldest gives it next, so a
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
+mod again;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+pub(super) use again::Again;
+use again::CARRIED;
+
+use super::carried::Carried;
 use crate::dialects::{Parsed, Parser};
 use crate::mask::mask_cut;
 use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
@@ -38,6 +44,8 @@ pub(super) struct Intake {
     may_hold: bool,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
+    /// While a database is made again: what is read once more.
+    again: Option<Again>,
 }
 
 /// What is kept for each generation.
@@ -87,18 +95,8 @@ pub(super) struct Cut {
 impl Intake {
     /// With `may_hold`, first lines without a time wait a little for one that has it.
     pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], may_hold: bool) -> Self {
-        let known = positions
-            .iter()
-            .map(|position| {
-                let known = Known {
-                    last_at: position.last_at,
-                    history_until: position.history_until,
-                    records: position.records,
-                    rejects: position.rejects,
-                };
-                (position.generation, known)
-            })
-            .collect();
+        let known =
+            positions.iter().map(|position| (position.generation, Known::of(position))).collect();
         Self {
             tail,
             parser,
@@ -107,6 +105,7 @@ impl Intake {
             moved: Vec::new(),
             may_hold,
             must_rewind: false,
+            again: None,
         }
     }
 
@@ -143,7 +142,10 @@ impl Intake {
 
     /// True while files hold complete lines that were not handed out.
     pub(super) fn is_pending(&self) -> bool {
-        !self.tail.pending().is_empty()
+        match &self.again {
+            Some(again) => self.is_pending_again(again),
+            None => !self.tail.pending().is_empty(),
+        }
     }
 
     pub(super) fn status(&self) -> Vec<SourceStatus> {
@@ -176,31 +178,57 @@ impl Intake {
         let mut cut = Cut::default();
         let mut ends: BTreeMap<u64, (u64, Known)> = BTreeMap::new();
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
-        let pending = self.tail.pending();
+        let mut pending = self.tail.pending();
+        if let Some(again) = &self.again {
+            pending.retain(|generation| again.limits.contains_key(generation));
+        }
         let chunk_bytes =
             (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
         for generation in pending {
             self.fill(generation, chunk_bytes, now);
         }
-        let may_hold = self.may_hold;
-        heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
-            queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
+        let generations: Vec<u64> = self.queues.keys().copied().chain([CARRIED]).collect();
+        heap.extend(generations.into_iter().filter_map(|generation| {
+            self.next_key(generation, now).map(|key| Reverse((key, generation)))
         }));
         let mut taken = 0;
         while taken < entries_max {
             let Some(Reverse((_, generation))) = heap.pop() else { break };
+            if generation == CARRIED {
+                taken += usize::from(self.put_carried(&mut cut));
+                heap.extend(self.next_key(CARRIED, now).map(|key| Reverse((key, CARRIED))));
+                continue;
+            }
             let Some(entry) = self.pop(generation) else { continue };
             let before = self.known.get(&generation).copied().unwrap_or_default();
             ends.entry(generation).or_insert((0, before)).0 = entry.end;
             self.put(entry.what, generation, &mut cut);
             taken += 1;
             self.fill(generation, chunk_bytes, now);
-            let queue = self.queues.get_mut(&generation);
-            let next = queue.and_then(|queue| queue.next(may_hold, now));
-            heap.extend(next.map(|entry| Reverse((entry.key(), generation))));
+            heap.extend(self.next_key(generation, now).map(|key| Reverse((key, generation))));
         }
         self.conclude(&mut cut, &ends);
         cut
+    }
+
+    /// The time of the next entry of a generation that may be handed out now.
+    fn next_key(&mut self, generation: u64, now: Micros) -> Option<Micros> {
+        if generation == CARRIED {
+            return self.again.as_mut()?.carried.as_mut()?.next_at();
+        }
+        let entry = self.queues.get_mut(&generation)?.next(self.may_hold, now)?;
+        let is_allowed =
+            self.again.as_ref().is_none_or(|again| again.allows(generation, entry.end));
+        is_allowed.then(|| entry.key())
+    }
+
+    fn put_carried(&mut self, cut: &mut Cut) -> bool {
+        let carried = self.again.as_mut().and_then(|again| again.carried.as_mut());
+        let record = carried.and_then(Carried::pop);
+        cut.bytes += record.as_ref().map_or(0, |record| record.length);
+        let is_one = record.is_some();
+        cut.records.extend(record.map(Arc::new));
+        is_one
     }
 
     fn pop(&mut self, generation: u64) -> Option<Entry> {
@@ -325,6 +353,17 @@ impl Intake {
             let (end, what) =
                 (item.offset() + item.length(), read(&mut self.parser, chunk, item, now));
             queue.push(Entry { end, what });
+        }
+    }
+}
+
+impl Known {
+    fn of(position: &Position) -> Self {
+        Self {
+            last_at: position.last_at,
+            history_until: position.history_until,
+            records: position.records,
+            rejects: position.rejects,
         }
     }
 }

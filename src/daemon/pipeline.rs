@@ -1,25 +1,29 @@
 //! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
 
+mod again;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
 use super::evidence::{Lines, Paths};
+use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
+use crate::journal::{Break, Fact, Journal};
 use crate::model::{
     Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record,
     RecordKind, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
-    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Store,
-    StoreError, ToolName, ToolRow, Whose,
+    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored,
+    Store, StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -44,9 +48,13 @@ pub(crate) struct Setup {
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
     /// True where nothing comes after what the files hold now.
     pub(crate) is_single_pass: bool,
+    /// The journal beside the database; none for a database that is not kept.
+    pub(crate) journal: Option<PathBuf>,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
 }
+
+pub(super) use again::Old;
 
 pub(crate) struct Pipeline {
     store: Store,
@@ -60,10 +68,15 @@ pub(crate) struct Pipeline {
     /// Tools whose labels are stored.
     tools: FxHashSet<ToolName>,
     mail: Option<Arc<MailConfig>>,
+    journal: Option<Journal>,
+    /// What the journal tells of alerts, until history is read.
+    remembered: Remembered,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
     /// True until the first look at the files since the start.
     is_first_look: bool,
+    /// What an older database had read is read again: none of it is news, and nothing is mailed.
+    is_again: bool,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
 }
@@ -82,15 +95,34 @@ pub(crate) struct Step {
 
 impl Pipeline {
     pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
-        let mut store = Store::open(&setup.store)?;
+        let store = Store::open(&setup.store)?;
+        let positions = store.positions()?;
+        let tail = tail(setup, &positions);
+        Self::with(setup, store, tail, &positions, Restored::default(), now)
+    }
+
+    /// Over a store that is open. `positions` are those that the tail goes on from, `old` what is known of an older
+    /// database.
+    fn with(
+        setup: &Setup,
+        mut store: Store,
+        tail: Tail,
+        positions: &[Position],
+        old: Restored,
+        now: Micros,
+    ) -> Result<Self, StoreError> {
+        let (journal, remembered) = match &setup.journal {
+            Some(path) => {
+                let (journal, remembered) = facts::open_journal(path, &mut store, old, now)?;
+                (Some(journal), remembered)
+            }
+            None => (None, Remembered::default()),
+        };
+        let is_history_pending = store.is_history_pending()?;
         let tools = store.tools_called()?;
         let rows: Vec<ToolRow> =
             tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
         store.relabel(&rows)?;
-        let positions = store.positions()?;
-        let next = positions.last().map_or(1, |position| position.generation + 1);
-        let cursors = positions.iter().map(cursor).collect();
-        let tail = Tail::new(setup.tail.clone(), cursors, next);
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
@@ -99,9 +131,12 @@ impl Pipeline {
         };
         let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
         engine.cold(store.newest_call_at()?);
+        if store.remembers_first_seen()? {
+            engine.remember();
+        }
         Ok(Self {
             reader: store.reader(),
-            intake: Intake::new(tail, parser, &positions, !setup.is_single_pass),
+            intake: Intake::new(tail, parser, positions, !setup.is_single_pass),
             correlator: if store.is_empty()? {
                 Correlator::new(clocks)
             } else {
@@ -113,8 +148,11 @@ impl Pipeline {
             catalogue: Arc::clone(&setup.catalogue),
             tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),
-            is_history_pending: store.is_history_pending()?,
+            journal,
+            remembered: if is_history_pending { remembered } else { Remembered::default() },
+            is_history_pending,
             is_first_look: true,
+            is_again: false,
             empty_rounds: 0,
             store,
         })
@@ -169,7 +207,7 @@ impl Pipeline {
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
-        if cut.cursors.is_empty() {
+        if cut.cursors.is_empty() && cut.records.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
                 return Ok(None);
@@ -180,8 +218,8 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
-            if std::mem::take(&mut self.is_history_pending) {
-                self.store.end_history(now)?;
+            if !self.is_again && std::mem::take(&mut self.is_history_pending) {
+                self.end_history(now)?;
             }
             return Ok(None);
         }
@@ -194,7 +232,8 @@ impl Pipeline {
         let mut batch =
             Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
-        self.put_alerts(changes, now, &mut batch)?;
+        batch.first_seen = self.engine.take_first_seen();
+        let facts = self.put_alerts(changes, now, &mut batch)?;
         let step = Step {
             records: cut.records.len() as u64,
             rejects: cut.rejects.len() as u64,
@@ -203,9 +242,24 @@ impl Pipeline {
             seq: self.store.seq() + 1,
         };
         fill(&mut batch, &mut cut);
+        let first_seen = batch.first_seen.iter().cloned().map(Fact::FirstSeen);
+        let facts: Vec<Fact> = first_seen.chain(facts).collect();
+        facts::write(self.journal.as_mut(), &mut self.store, now, &facts)?;
         self.store.commit(&batch)?;
         self.intake.commit(&cut);
         Ok(Some(step))
+    }
+
+    /// From now on all is news. What the journal tells of alerts is put back, now that those in the logs are stored.
+    fn end_history(&mut self, now: Micros) -> Result<(), StoreError> {
+        let remembered = std::mem::take(&mut self.remembered);
+        remembered.settle(&mut self.store, &self.rules, None)?;
+        self.store.end_history(now)
+    }
+
+    /// Where the journal was changed or cut.
+    pub(crate) fn journal_breaks(&self) -> &[Break] {
+        self.journal.as_ref().map_or(&[], Journal::breaks)
     }
 
     /// What correlation has to see again before it can join these records.
@@ -275,20 +329,28 @@ impl Pipeline {
         }
     }
 
+    /// Adds the alerts, and tells what of them has to be in the journal.
     fn put_alerts(
         &mut self,
         changes: Vec<AlertChange>,
         now: Micros,
         batch: &mut Batch,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Fact>, StoreError> {
+        let mut facts = Vec::new();
         if changes.is_empty() {
-            return Ok(());
+            return Ok(facts);
         }
         let paths = Paths::of_now(&self.intake);
         for change in changes {
             match change {
                 AlertChange::Set { alert, is_new, replaces } => {
+                    let owed = batch.outbox.len();
                     self.owe_mail(&alert, is_new, &replaces, now, batch)?;
+                    let mails = batch.outbox.get(owed..).unwrap_or_default();
+                    let is_told = !is_new || self.remembered.knows(alert.id);
+                    if !(is_told && replaces.is_empty() && mails.is_empty()) {
+                        facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
+                    }
                     let mut stored = replaces.clone();
                     // One that was retracted and comes again has its lines, which the logs may have lost.
                     stored
@@ -300,7 +362,7 @@ impl Pipeline {
                 AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
             }
         }
-        Ok(())
+        Ok(facts)
     }
 
     /// A mail for every recipient, where the alert is grave enough, rests on at least one line that is news, and was
@@ -313,7 +375,8 @@ impl Pipeline {
         now: Micros,
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
-        let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else {
+        let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
+        let Some(mail) = mail else {
             return Ok(());
         };
         let mut records = alert.evidence.iter().flat_map(|evidence| {
@@ -344,11 +407,11 @@ impl Pipeline {
     }
 
     pub(crate) fn decide(&mut self, decision: &Decision) -> Result<(), StoreError> {
-        self.store.decide(decision)
+        facts::decide(self.journal.as_mut(), &mut self.store, decision)
     }
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
-        self.store.deliver(delivery)
+        facts::deliver(self.journal.as_mut(), &mut self.store, delivery)
     }
 
     /// For idle moments and a clean stop.
@@ -356,6 +419,11 @@ impl Pipeline {
         self.store.tidy()?;
         self.store.checkpoint()
     }
+}
+
+fn tail(setup: &Setup, positions: &[Position]) -> Tail {
+    let next = positions.last().map_or(1, |position| position.generation + 1);
+    Tail::new(setup.tail.clone(), positions.iter().map(cursor).collect(), next)
 }
 
 fn tool_row(catalogue: &Catalogue, (server, tool): ToolName) -> ToolRow {

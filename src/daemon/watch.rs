@@ -1,7 +1,6 @@
 //! The daemon: the pipeline on a thread of its own, dashboard, mail and control socket around it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use super::clock::now;
 use super::control;
 use super::drive::Driver;
 use super::pipeline::{Pipeline, Setup};
-use crate::journal::Journal;
 use crate::notify::Mailer;
 use crate::store::{Desk, Reader};
 use crate::web::{self, Health, WebConfig};
@@ -31,7 +29,6 @@ pub(crate) struct WatchSetup {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) token: String,
     pub(crate) scan_every: Duration,
-    pub(crate) journal: PathBuf,
     /// Told (bytes done, bytes in all) while a backlog is read, and none once it is.
     pub(crate) on_backfill: OnBackfill,
 }
@@ -45,7 +42,6 @@ pub(crate) async fn watch(
     on_ready: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let pipeline = Pipeline::open(&setup.pipeline, now())?;
-    let journal = Journal::open(&setup.journal)?;
     let (queue, requests) = mpsc::channel(DESK_REQUESTS_MAX);
     let desk = Desk::new(queue);
     let reader = pipeline.reader();
@@ -78,7 +74,6 @@ pub(crate) async fn watch(
     let (looked, first_look) = oneshot::channel();
     let driver = Driver {
         setup: setup.pipeline,
-        journal,
         desk: requests,
         health: health_tx,
         news: news_tx,

@@ -2,6 +2,7 @@
 
 mod alert;
 mod call;
+mod fact;
 mod ids;
 mod labels;
 mod outcome;
@@ -11,6 +12,7 @@ mod view;
 
 pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Why, WitnessLine};
 pub use call::{Call, CallChange, Certainty, Discrepancy, JoinedBy, OrderKey, Ran, Sighting, Step};
+pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;

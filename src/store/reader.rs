@@ -1,7 +1,7 @@
 //! Typed reads for pages, command line and mails. Every method blocks: call it off the async threads.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duckdb::{Connection, params_from_iter};
@@ -62,6 +62,11 @@ impl Reader {
     /// Reads through another handle's connections from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         self.pool.adopt(&other.pool);
+    }
+
+    /// Where the database lies.
+    pub fn path(&self) -> &Path {
+        self.pool.path()
     }
 
     /// Newest (highest `seq`) first.
@@ -374,7 +379,7 @@ fn add_evidence(
     Ok(())
 }
 
-fn evidence(
+pub(super) fn evidence(
     connection: &Connection,
     id: AlertId,
     set: u64,

@@ -26,6 +26,7 @@
 //! - A single file as a root is exactly that file: its rotations are read only through the file
 //!   held open.
 
+mod again;
 mod cut;
 mod discover;
 mod identity;

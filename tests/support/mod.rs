@@ -1,6 +1,6 @@
 //! The real binary: running commands, and a daemon that is stopped when a test is done with it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -123,6 +123,27 @@ impl Drop for Daemon {
         drop(self.child.kill());
         drop(self.child.wait());
     }
+}
+
+/// A page of the dashboard, by way of its login link.
+pub(crate) fn page(link: &str, path: &str) -> String {
+    let address = link.split('/').nth(2).unwrap();
+    let login = link.split_once(address).unwrap().1;
+    let get = |path: &str, cookie: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let welcome = get(login, "");
+    let cookie = welcome.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .starts_with("set-cookie:")
+            .then(|| line["set-cookie:".len()..].trim())
+    });
+    get(path, cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie"))
 }
 
 fn terminate(child: &Child) {
