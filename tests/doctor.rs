@@ -56,14 +56,23 @@ fn every_fault_is_found_and_placed() {
     // The second line of the file, and where the file ends.
     const SECOND: &str =
         "\"offset\" = (select min(\"offset\") from record_log where \"offset\" > 0)";
+    let position = |change: &str| {
+        format!(
+            "insert into position_log select * replace (seq + 1 as seq, {change})
+             from position_log order by seq desc limit 1"
+        )
+    };
+    let inside = format!(
+        "insert into gap_log select generation, \"offset\" + 1, 3, 'blank' from record_log where {SECOND}"
+    );
     let cases = [
         (format!("delete from record_log where {SECOND}"), "missing"),
         (format!("insert into record_log from record_log where {SECOND}"), "twice"),
-        (format!("insert into gap_log select generation, \"offset\" + 1, 3, 'blank' from record_log where {SECOND}"), "twice"),
-        ("insert into position_log select * replace (seq + 1 as seq, \"offset\" + 5 as \"offset\") from position_log order by seq desc limit 1".to_owned(), "missing"),
-        ("insert into position_log select * replace (seq + 1 as seq, \"offset\" - 5 as \"offset\") from position_log order by seq desc limit 1".to_owned(), "beyond-position"),
+        (inside, "twice"),
+        (position("\"offset\" + 5 as \"offset\""), "missing"),
+        (position("\"offset\" - 5 as \"offset\""), "beyond-position"),
         ("delete from position_log".to_owned(), "no-position"),
-        ("insert into position_log select * replace (seq + 1 as seq, records + 1 as records) from position_log order by seq desc limit 1".to_owned(), "miscounted"),
+        (position("records + 1 as records"), "miscounted"),
         ("update record_log set generation = 7".to_owned(), "lost-record"),
     ];
     for (sql, expected) in cases {

@@ -45,7 +45,9 @@ impl Site {
     /// Lines of every dialect in many files.
     fn simulate(&self) {
         let start = Micros::parse_rfc3339("2026-01-05T07:00:00Z").unwrap();
-        for event in Simulation::new(&Scenario::new(11, start, 600)) {
+        let mut scenario = Scenario::new(7, start, 1500);
+        scenario.attack_every = 100;
+        for event in Simulation::new(&scenario) {
             if let SimEvent::Line(line) = event {
                 self.append(&line.file, &format!("{}\n", line.text));
             }
@@ -185,7 +187,9 @@ fn logs_that_are_gone_come_from_the_old_database_with_the_lines_of_their_alerts(
     let counted =
         site.query("select stream, \"offset\", records, rejects from sources order by all");
     let shown = |site: &Site| {
-        let mut shown = site.query("select e.evidence from evidence_log e join alert_now a using (alert_id, evidence_seq) order by all");
+        let sql =
+            "select e.evidence from evidence_log e join alert_now a using (alert_id, evidence_seq)";
+        let mut shown = site.query(sql);
         shown.sort_by_key(ToString::to_string);
         shown
     };
@@ -327,23 +331,6 @@ fn what_was_seen_first_is_not_first_again_though_all_else_is_lost() {
 }
 
 #[test]
-fn an_unfinished_last_line_that_counted_is_not_lost_and_not_read_twice() {
-    let site = Site::new();
-    site.append("tickets/audit.jsonl", ATTACK);
-    site.watch_once();
-    // As if the rest of a line had been taken for a line when its file was rotated.
-    let path = site.logs().join("tickets/audit.jsonl");
-    let text = fs::read_to_string(&path).unwrap();
-    fs::write(&path, text.strip_suffix('\n').unwrap()).unwrap();
-    let records = site.query("select count(*) from records");
-    site.rebuild();
-    assert_eq!(site.query("select count(*) from records"), records);
-    site.assert_sound();
-    site.watch_once();
-    assert_eq!(site.query("select count(*) from records"), records);
-}
-
-#[test]
 fn what_an_interrupted_run_left_is_cleared_away() {
     let site = Site::new();
     site.append("tickets/audit.jsonl", ATTACK);
@@ -434,7 +421,7 @@ fn a_journal_that_was_changed_or_cut_holds_nothing_up_and_is_told_for_good() {
     let cases: [(&str, &dyn Fn(&mut Vec<String>), &str); 4] = [
         (
             "edited",
-            &|lines| lines[0] = lines[0].replace("trifecta", "nothing"),
+            &|lines| lines[0] = lines[0].replacen("\"at\":\"20", "\"at\":\"19", 1),
             "line 1 of the journal",
         ),
         ("removed", &|lines| drop(lines.remove(0)), "line 1 of the journal"),
@@ -453,8 +440,9 @@ fn a_journal_that_was_changed_or_cut_holds_nothing_up_and_is_told_for_good() {
         for restart in 0..3 {
             let daemon = site.start();
             assert_eq!(daemon.alerts()[0]["status"], "acknowledged", "{how}");
-            let page = crate::support::page(&daemon.link, "/sources");
-            assert!(page.contains(told), "{how}, restart {restart}: {page}");
+            await_that(&format!("{told} on the page, {how}, restart {restart}"), || {
+                crate::support::page(&daemon.link, "/sources").contains(told)
+            });
             let done = daemon.ask(&["doctor"]);
             assert_eq!(done.status.code(), Some(65), "{how}");
             let said = String::from_utf8_lossy(&done.stdout).into_owned();

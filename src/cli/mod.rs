@@ -103,11 +103,11 @@ enum Command {
     Doctor,
     /// Make the database again from the logs, the journal and what can be read of the old database
     ///
-    /// For a database that is damaged, or that `calltrail doctor` finds fault with. Stop the daemon first. Logs that are
-    /// still there are read again from their beginning; what the old database has of logs that are gone is taken over.
-    /// Calls and alerts get the ids that they had, decisions come back, nothing that was mailed is mailed again, and a
-    /// mail that was owed stays owed. The new database takes the old one's place when it is complete; the old one is
-    /// kept beside it, and its name says when. What could not be recovered is told on stderr, with exit code 2.
+    /// For a database that is damaged, or that `calltrail doctor` finds fault with. Stop the daemon first. Logs that
+    /// are still there are read again from their beginning; what the old database has of logs that are gone is taken
+    /// over. Calls and alerts get the ids that they had, decisions come back, nothing that was mailed is mailed again,
+    /// and a mail that was owed stays owed. The new database takes the old one's place when it is complete; the old one
+    /// is kept beside it, and its name says when. What could not be recovered is told on stderr, with exit code 2.
     Rebuild(rebuild::Args),
     /// Try the mail set-up
     #[command(subcommand)]

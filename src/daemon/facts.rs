@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::RuleSet;
-use crate::journal::{Decided, Delivered, Fact, Fate, Journal, Owed, Raised};
+use crate::journal::{self, Decided, Delivered, Fact, Fate, Journal, Owed, Raised};
 use crate::model::{Alert, AlertId, FirstSeen, Micros, OutboxItem, Text, Why};
 use crate::store::{
     AlertRow, Alias, Decision, Delivery, DeliveryOutcome, Restored, RestoredMail, Store, StoreError,
@@ -17,8 +17,8 @@ pub(crate) fn journal_path(database: &Path) -> PathBuf {
 }
 
 /// Opens the journal of a database and puts into the database what only the journal has: decisions and the fates of
-/// mails, and into one that is new what was first seen. `old` is what is known of an older database besides. The rest waits until history is read: see
-/// [`Remembered::settle`].
+/// mails, and into one that is new what was first seen. `old` is what is known of an older database besides. The rest
+/// waits until history is read: see [`Remembered::settle`].
 pub(crate) fn open_journal(
     path: &Path,
     store: &mut Store,
@@ -26,31 +26,33 @@ pub(crate) fn open_journal(
     now: Micros,
 ) -> Result<(Journal, Remembered), StoreError> {
     let mark = store.journal_mark()?;
-    let mut remembered = Remembered::default();
-    let mut after_mark = Remembered::default();
     let known = mark.as_ref().map_or(0, |mark| mark.entries);
-    let mut journal = Journal::open(path, mark.as_ref(), |number, at, fact| {
-        if number > known {
-            after_mark.hear(at, fact.clone());
+    // What the mark covers is in the database already, but for what waits until history is read.
+    let is_all_wanted = mark.is_none() || store.is_history_pending()?;
+    let mut remembered = Remembered::default();
+    let expected = mark.as_ref().or(old.mark.as_ref());
+    let mut journal = Journal::open(path, expected, |number, at, fact| {
+        if is_all_wanted || number > known {
+            remembered.hear(at, fact);
         }
-        remembered.hear(at, fact);
     })
     .map_err(refused)?;
-    let mut lacking = remembered.overlay(old, now);
+    let mut lacking = Vec::new();
     if journal.is_open() {
         // Said at once, while the database still knows what was removed; and what it knows of it is written again.
         journal.seal(now).map_err(refused)?;
-        lacking.extend(remembered.overlay(store.facts()?, now));
+        remembered = Remembered::default();
+        journal::read(path, None, |_, at, fact| remembered.hear(at, fact)).map_err(refused)?;
+        let facts = store.facts(|what, error| tracing::warn!(%error, "{what} cannot be read"));
+        lacking.extend(remembered.overlay(facts, now));
     }
+    lacking.extend(remembered.overlay(old, now));
     journal.append_timed(&lacking).map_err(refused)?;
     if mark.as_ref() != Some(&journal.mark()) && journal.mark().entries > 0 {
-        // With a break, the numbers of the entries say little.
-        let is_sure = mark.is_some() && journal.breaks().is_empty();
-        let lacking = if is_sure { &after_mark } else { &remembered };
         store.note_journal(journal.mark());
         store.restore(&Restored {
-            decisions: lacking.decisions.clone(),
-            mails: lacking.settled_mails(),
+            decisions: remembered.decisions.clone(),
+            mails: remembered.settled_mails(),
             first_seen: if mark.is_none() { remembered.first_seen() } else { Vec::new() },
             ..Restored::default()
         })?;

@@ -54,14 +54,15 @@ pub(crate) fn rebuild(
     on_progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Rebuilt> {
     let path = &setup.store.path;
-    if UnixStream::connect(socket_path(path)).is_ok() {
+    let mut rebuilt = Rebuilt::default();
+    let was_there = path.exists();
+    let old = open_old(setup, &mut rebuilt)?;
+    // Of a database that is not there, or is no database any more, the lock says nothing.
+    if old.is_none() && UnixStream::connect(socket_path(path)).is_ok() {
         return Err(StoreError::InUse { path: path.clone(), pid: None }.into());
     }
     let temporary = beside(path, ".rebuilding");
     clear(&temporary, setup)?;
-    let mut rebuilt = Rebuilt::default();
-    let was_there = path.exists();
-    let old = open_old(setup, &mut rebuilt)?;
     let options = OpenOptions { path: temporary.clone(), create: true, ..setup.store.clone() };
     let mut store = Store::open(&options)?;
     let mut setup = setup.clone();
@@ -137,10 +138,7 @@ fn open_old(setup: &Setup, rebuilt: &mut Rebuilt) -> Result<Option<Old>, StoreEr
             return Ok(None);
         }
     };
-    let facts = store.facts().unwrap_or_else(|error| {
-        rebuilt.losses.push(format!("decisions, mails and former ids beside the journal: {error}"));
-        Default::default()
-    });
+    let facts = store.facts(|what, error| rebuilt.losses.push(format!("{what}: {error}")));
     Ok(Some(Old { store, positions, facts, copied, history_read_at }))
 }
 
@@ -210,3 +208,6 @@ fn free_name(path: &Path, at: Micros) -> PathBuf {
     let mut free = names.filter(|name| fs::symlink_metadata(name).is_err());
     free.next().unwrap_or_else(|| beside(path, ".before"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,8 @@ pub struct Restored {
     pub aliases: Vec<Alias>,
     /// Alerts, without their evidence: for the journal alone.
     pub alerts: Vec<Alert>,
+    /// Where the journal stood.
+    pub mark: Option<JournalMark>,
 }
 
 /// A mail that was owed at some time.

@@ -20,15 +20,34 @@ use crate::model::{
 pub type Parts = Vec<(u64, u64)>;
 
 impl Store {
-    /// Facts that the logs do not tell.
-    pub fn facts(&self) -> Result<Restored, StoreError> {
-        Ok(Restored {
-            decisions: self.all_decisions()?,
-            mails: self.all_mails()?,
-            first_seen: self.all_first_seen()?,
-            aliases: self.all_aliases()?,
-            alerts: self.all_alerts()?.into_iter().map(|stored| stored.alert).collect(),
-        })
+    /// Facts that the logs do not tell. What cannot be read of them is told to `lose`, with what it is.
+    pub fn facts(&self, mut lose: impl FnMut(&str, StoreError)) -> Restored {
+        let mut facts = Restored::default();
+        match self.all_decisions() {
+            Ok(decisions) => facts.decisions = decisions,
+            Err(error) => lose("decisions", error),
+        }
+        match self.all_mails() {
+            Ok(mails) => facts.mails = mails,
+            Err(error) => lose("mails", error),
+        }
+        match self.all_first_seen() {
+            Ok(first_seen) => facts.first_seen = first_seen,
+            Err(error) => lose("what was seen first", error),
+        }
+        match self.all_aliases() {
+            Ok(aliases) => facts.aliases = aliases,
+            Err(error) => lose("former ids of alerts", error),
+        }
+        match self.all_alerts() {
+            Ok(alerts) => facts.alerts = alerts.into_iter().map(|stored| stored.alert).collect(),
+            Err(error) => lose("alerts", error),
+        }
+        match self.journal_mark() {
+            Ok(mark) => facts.mark = mark,
+            Err(error) => lose("where the journal stood", error),
+        }
+        facts
     }
 
     fn all_decisions(&self) -> Result<Vec<Decision>, StoreError> {
@@ -71,8 +90,8 @@ impl Store {
 
     fn all_aliases(&self) -> Result<Vec<Alias>, StoreError> {
         let mut statement = self.connection.prepare(
-            "select old_id, arg_max(new_id, seq) as new_id, new_id in (select member from alert_origin)
-             from alert_alias group by old_id order by old_id",
+            "with leads as (select old_id, arg_max(new_id, seq) as new_id from alert_alias group by old_id)
+             select old_id, new_id, new_id in (select member from alert_origin) from leads order by old_id",
         )?;
         let rows = statement.query_map([], |row| {
             Ok(Alias {
