@@ -150,6 +150,7 @@ pub(crate) fn call(id: u8, tool: &str, at: i64) -> Call {
         summarised: false,
     };
     Call {
+        kind: crate::model::EventKind::Call,
         id: CallId([id; 16]),
         at: Some(START.plus(at)),
         stream: "client.jsonl".into(),
