@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::model::{
-    Dialect, IngestCode, IngestEvent, Micros, Record, RecordId, Text, TimeQuality, Witness,
+    EventLine, IngestCode, IngestEvent, Micros, Record, RecordId, Text, TimeQuality,
 };
 use crate::tail::Event;
 
@@ -71,7 +71,8 @@ pub(super) fn of_record(
     last_at: Option<Micros>,
     now: Micros,
 ) -> Option<IngestEvent> {
-    let line = Some((record.witness, record.dialect));
+    let (witness, dialect) = (record.witness, record.dialect);
+    let line = Some(EventLine { witness, dialect, at: record.at });
     let at = last_at.unwrap_or(now);
     let (code, micros) = match (record.time_quality, record.at, last_at) {
         (TimeQuality::Future, Some(own), _) => (IngestCode::ClockAhead, own.since(now)),
@@ -113,7 +114,6 @@ pub(super) fn of_silence(
 }
 
 fn event_at(code: IngestCode, at: Micros, stream: &Text, position: RecordId) -> IngestEvent {
-    let line: Option<(Witness, Dialect)> = None;
     let stream = Text::clone(stream);
-    IngestEvent { code, at, stream, position, bytes: 0, seconds: 0, more: 0, line }
+    IngestEvent { code, at, stream, position, bytes: 0, seconds: 0, more: 0, line: None }
 }

@@ -82,7 +82,16 @@ pub struct IngestEvent {
     /// Further ones of its kind that the same batch held and that are not told one by one.
     pub more: u64,
     /// The line that shows it, where one does, as the witness's format has it.
-    pub line: Option<(Witness, Dialect)>,
+    pub line: Option<EventLine>,
+}
+
+/// The line that shows an ingest event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventLine {
+    pub witness: Witness,
+    pub dialect: Dialect,
+    /// Its own time.
+    pub at: Option<Micros>,
 }
 
 impl IngestEvent {
@@ -142,18 +151,18 @@ impl IngestEvent {
         Args { view: ArgView::Full, values, dropped: Vec::new() }
     }
 
-    fn sighting(&self, (witness, dialect): (Witness, Dialect), code: &Text) -> Sighting {
+    fn sighting(&self, line: EventLine, code: &Text) -> Sighting {
         let class = OutcomeClass::Unknown;
         let step = Step {
             record: self.position,
             length: self.bytes,
-            at: Some(self.at),
+            at: line.at,
             class,
             code: Text::clone(code),
         };
         Sighting {
-            witness,
-            dialect,
+            witness: line.witness,
+            dialect: line.dialect,
             stream: Text::clone(&self.stream),
             class,
             code: Text::clone(code),
@@ -162,6 +171,45 @@ impl IngestEvent {
             steps: vec![step],
         }
     }
+}
+
+/// What an ingest event tells, as a sentence about the log without its subject and full stop; none for a tool call.
+/// Holds nothing from a log.
+pub fn event_words(call: &Call) -> Option<String> {
+    if call.kind != EventKind::Ingest {
+        return None;
+    }
+    let figure = |name: &str| {
+        let found = call.args.values.iter().find(|value| &*value.name == name);
+        found.and_then(|value| value.text.parse::<u64>().ok()).unwrap_or(0)
+    };
+    let (bytes, seconds, more) = (figure("bytes"), figure("seconds"), figure("more"));
+    let unread = match bytes {
+        0 => String::new(),
+        _ => format!("; {bytes} bytes had been seen and never read"),
+    };
+    let words = match IngestCode::from_word(&call.code)? {
+        IngestCode::Truncated => format!("became shorter{unread}"),
+        IngestCode::Rewritten => format!("was replaced by other content{unread}"),
+        IngestCode::Gap => {
+            format!("lacks {bytes} bytes: gone before they were read, or a hole of zeros")
+        }
+        IngestCode::OverlongLine => {
+            format!("holds a line of {bytes} bytes, too long to be looked at")
+        }
+        IngestCode::TimeBack => {
+            format!("holds a line dated {seconds} s before the line in front of it")
+        }
+        IngestCode::ClockAhead => {
+            format!("holds a line dated {seconds} s ahead of the clock at reading")
+        }
+        IngestCode::Silent => format!("was written to, and has said nothing for {seconds} s"),
+        IngestCode::JournalBroken => "was changed or cut by somebody else".to_owned(),
+        IngestCode::WalDamaged => {
+            "was damaged and set aside; what it held is read again from the logs".to_owned()
+        }
+    };
+    Some(if more > 0 { format!("{words} (and {more} more of the kind)") } else { words })
 }
 
 #[cfg(test)]
@@ -198,5 +246,7 @@ mod tests {
         let shown: Vec<_> = call.args.values.iter().map(|v| (&*v.name, &*v.text)).collect();
         assert_eq!(shown, [("bytes", "7")]);
         assert!(call.sightings.is_empty());
+        let words = "became shorter; 7 bytes had been seen and never read";
+        assert_eq!(event_words(&call).as_deref(), Some(words));
     }
 }

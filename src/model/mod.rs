@@ -15,7 +15,7 @@ pub use call::{
     Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran, Sighting, Step,
 };
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
-pub use ingest::{IngestCode, IngestEvent};
+pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
 pub(crate) use record::bare_tool;

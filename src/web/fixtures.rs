@@ -209,6 +209,7 @@ fn evidence(stage: &str, call: &Call) -> EvidenceView {
         client: call.client.as_deref().map(str::to_owned),
         tenant: call.tenant.as_deref().map(str::to_owned),
         session: call.session.to_string(),
+        event: None,
         lines: call
             .sightings
             .iter()
