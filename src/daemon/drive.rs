@@ -305,6 +305,7 @@ mod tests {
             outcome_words: vec![],
             is_single_pass: false,
             journal: Some(folder.join("journal.jsonl")),
+            silence_micros: None,
             mail: None,
         };
         let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();

@@ -149,7 +149,7 @@ fn decided(decision: &Decision) -> Fact {
     })
 }
 
-pub(super) fn refused(error: crate::journal::JournalError) -> StoreError {
+pub(super) fn refused(error: journal::JournalError) -> StoreError {
     StoreError::Journal { reason: error.to_string() }
 }
 

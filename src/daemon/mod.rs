@@ -9,6 +9,7 @@ mod evidence;
 mod facts;
 mod history;
 mod intake;
+mod notice;
 mod pipeline;
 mod rebuild;
 mod scan;

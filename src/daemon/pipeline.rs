@@ -10,15 +10,15 @@ use rustc_hash::FxHashSet;
 use super::evidence::{Lines, Paths};
 use super::facts::{self, Remembered};
 use super::history::histories;
-use super::intake::{Cut, Intake};
+use super::intake::{Cut, Intake, Waits};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record,
-    RecordKind, Text,
+    Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
+    OutboxItem, OutcomeClass, Record, RecordKind, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
@@ -50,6 +50,8 @@ pub(crate) struct Setup {
     pub(crate) is_single_pass: bool,
     /// The journal beside the database; none for a database that is not kept.
     pub(crate) journal: Option<PathBuf>,
+    /// After how long a log that was written to counts as silent; none: never.
+    pub(crate) silence_micros: Option<i64>,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
 }
@@ -126,9 +128,8 @@ impl Pipeline {
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
-        let labels = move |call: &crate::model::Call| -> Labels {
-            catalogue.labels(call.server.as_deref(), &call.tool)
-        };
+        let labels =
+            move |call: &Call| -> Labels { catalogue.labels(call.server.as_deref(), &call.tool) };
         let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
         engine.cold(store.newest_call_at()?);
         if store.remembers_first_seen()? {
@@ -136,7 +137,15 @@ impl Pipeline {
         }
         Ok(Self {
             reader: store.reader(),
-            intake: Intake::new(tail, parser, positions, !setup.is_single_pass),
+            intake: Intake::new(
+                tail,
+                parser,
+                positions,
+                Waits {
+                    may_hold: !setup.is_single_pass,
+                    silence_micros: setup.silence_micros.filter(|_| !setup.is_single_pass),
+                },
+            ),
             correlator: if store.is_empty()? {
                 Correlator::new(clocks)
             } else {
@@ -207,7 +216,7 @@ impl Pipeline {
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
         let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
-        if cut.cursors.is_empty() && cut.records.is_empty() {
+        if cut.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
                 return Ok(None);
@@ -228,26 +237,39 @@ impl Pipeline {
             let loaded = self.load(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
         };
-        let changes = self.detect(&outcome.changes)?;
-        let mut batch =
-            Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
+        let mut calls = outcome.changes;
+        self.put_notices(&mut cut, &mut calls)?;
+        let changes = self.detect(&calls)?;
+        let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
-        batch.first_seen = self.engine.take_first_seen();
-        let facts = self.put_alerts(changes, now, &mut batch)?;
-        let step = Step {
+        let mut step = Step {
             records: cut.records.len() as u64,
             rejects: cut.rejects.len() as u64,
             bytes: cut.bytes,
-            alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
-            seq: self.store.seq() + 1,
+            ..Step::default()
         };
         fill(&mut batch, &mut cut);
-        let first_seen = batch.first_seen.iter().cloned().map(Fact::FirstSeen);
-        let facts: Vec<Fact> = first_seen.chain(facts).collect();
-        facts::write(self.journal.as_mut(), &mut self.store, now, &facts)?;
-        self.store.commit(&batch)?;
+        self.store_batch(changes, now, &mut batch)?;
         self.intake.commit(&cut);
+        step.alerts = (batch.alerts.len() + batch.retracted.len()) as u64;
+        step.seq = self.store.seq();
         Ok(Some(step))
+    }
+
+    /// Adds what became of the alerts, and stores the batch; the facts that outlive the database go into the journal
+    /// first.
+    fn store_batch(
+        &mut self,
+        changes: Vec<AlertChange>,
+        now: Micros,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        batch.first_seen = self.engine.take_first_seen();
+        let alerts = self.put_alerts(changes, now, batch)?;
+        let first_seen = batch.first_seen.iter().cloned().map(Fact::FirstSeen);
+        let facts: Vec<Fact> = first_seen.chain(alerts).collect();
+        facts::write(self.journal.as_mut(), &mut self.store, now, &facts)?;
+        self.store.commit(batch)
     }
 
     /// From now on all is news. What the journal tells of alerts is put back, now that those in the logs are stored.
@@ -260,6 +282,16 @@ impl Pipeline {
     /// Where the journal was changed or cut.
     pub(crate) fn journal_breaks(&self) -> &[Break] {
         self.journal.as_ref().map_or(&[], Journal::breaks)
+    }
+
+    /// Hands what reading showed about the logs to the rules, once each: after a restart it may be noticed again.
+    fn put_notices(&self, cut: &mut Cut, calls: &mut Vec<CallChange>) -> Result<(), StoreError> {
+        for event in std::mem::take(&mut cut.notices).into_events() {
+            if !self.store.knows_event(&event)? {
+                calls.push(CallChange { old: None, new: Some(Arc::new(event.to_call())) });
+            }
+        }
+        Ok(())
     }
 
     /// What correlation has to see again before it can join these records.
@@ -320,7 +352,8 @@ impl Pipeline {
 
     /// Adds the labels of tools that were not called before.
     fn put_tools(&mut self, batch: &mut Batch) {
-        for call in batch.calls.iter().filter_map(|change| change.new.as_ref()) {
+        let calls = batch.calls.iter().filter_map(|change| change.new.as_ref());
+        for call in calls.filter(|call| call.kind == EventKind::Call) {
             let name = (call.server.clone(), Text::clone(&call.tool));
             if self.tools.len() < TOOLS_MAX && !self.tools.contains(&name) {
                 self.tools.insert(name.clone());
@@ -379,10 +412,7 @@ impl Pipeline {
         let Some(mail) = mail else {
             return Ok(());
         };
-        let mut records = alert.evidence.iter().flat_map(|evidence| {
-            evidence.call.sightings.iter().flat_map(|sighting| &sighting.steps)
-        });
-        if records.all(|step| self.intake.is_history(step.record)) {
+        if alert.evidence.iter().all(|evidence| self.is_history(&evidence.call)) {
             return Ok(());
         }
         if !is_new {
@@ -400,6 +430,16 @@ impl Pipeline {
             attempts: 0,
         }));
         Ok(())
+    }
+
+    /// Whether all of a call was there when the database was made. What happens to a file happens now.
+    fn is_history(&self, call: &Call) -> bool {
+        let code = IngestCode::from_word(&call.code).filter(|_| call.kind == EventKind::Ingest);
+        if let Some(code) = code {
+            return code.is_of_content() && self.intake.is_history(call.position);
+        }
+        let mut steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);
+        steps.all(|step| self.intake.is_history(step.record))
     }
 
     pub(crate) fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {

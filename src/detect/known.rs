@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Args, Call, FirstSeen, OutcomeClass, Ran, RecordId, Text};
+use crate::model::{Args, Call, EventKind, FirstSeen, OutcomeClass, Ran, RecordId, Text};
 
 use super::chain::Event;
 
@@ -15,6 +15,7 @@ pub(super) fn remembered(fact: &FirstSeen) -> Event {
     let actor = value("actor").or_else(|| principal.clone()).or_else(|| client.clone());
     let actor = actor.unwrap_or_else(|| Text::clone(&fact.stream));
     let call = Call {
+        kind: EventKind::Call,
         id: fact.call_id,
         at: Some(fact.at),
         stream: Text::clone(&fact.stream),

@@ -4,6 +4,7 @@ mod alert;
 mod call;
 mod fact;
 mod ids;
+mod ingest;
 mod labels;
 mod outcome;
 mod record;
@@ -11,9 +12,12 @@ mod time;
 mod view;
 
 pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Why, WitnessLine};
-pub use call::{Call, CallChange, Certainty, Discrepancy, JoinedBy, OrderKey, Ran, Sighting, Step};
+pub use call::{
+    Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran, Sighting, Step,
+};
 pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
+pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
 pub(crate) use record::bare_tool;

@@ -221,17 +221,17 @@ const BROKEN_CHAINS: &str = "
       and (\"offset\" <> offset_before or length <> length_before or idx <= idx_before)
     order by generation, \"offset\" limit ?";
 
-/// Most calls have one record, which their columns tell; of the others the sightings do.
+/// Most calls have one record, which their columns tell; of the others the sightings do. Ingest events rest on none.
 const LOST_RECORDS: &str = "
     with told as (
         select call_id, unnest(from_json(sightings,
             '[{\"steps\": [{\"record\": {\"generation\": \"UBIGINT\", \"offset\": \"UBIGINT\", \"index\": \"UINTEGER\"},
                             \"length\": \"UBIGINT\"}]}]'), recursive := false) as sighting
-        from call_now where sightings is not null
+        from call_now where sightings is not null and kind = 'call'
     ), stepped as (
         select call_id, unnest(sighting.steps) as step from told
     ), rests as (
-        select call_id, generation, \"offset\", idx, length from call_now where sightings is null
+        select call_id, generation, \"offset\", idx, length from call_now where sightings is null and kind = 'call'
         union all
         select call_id, step.record.generation, step.record.\"offset\", step.record.\"index\", step.length from stepped
     )

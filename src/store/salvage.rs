@@ -9,10 +9,10 @@ use super::restore::mail_from_row;
 use super::value::{get_id, get_json, get_text, get_time, get_word, number, small, text, time};
 use super::{
     AlertRow, Alias, Decision, DeliveryOutcome, Gap, Restored, RestoredMail, Store, StoreError,
-    alert_row, record_row,
+    alert_row, call_row, record_row,
 };
 use crate::model::{
-    Alert, AlertId, AlertState, CallId, CloseReason, EvidenceView, Micros, Record, RecordId,
+    Alert, AlertId, AlertState, Call, CallId, CloseReason, EvidenceView, Micros, Record, RecordId,
     Reject, Text,
 };
 
@@ -162,12 +162,14 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// How many records these parts have.
-    pub fn count_records_of(&self, parts: &Parts) -> Result<u64, StoreError> {
-        want_parts(&self.connection, parts)?;
-        let sql = "select count(*) from record_log r join wanted_part w
-                       on r.generation = w.generation and r.\"offset\" >= w.start";
-        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
+    /// What reading showed about the logs, in order of time.
+    pub fn events(&self) -> Result<Vec<Call>, StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "select {} from call_now where kind = 'ingest' order by time, call_id",
+            call_row::COLUMNS
+        ))?;
+        let rows = statement.query_map([], call_row::from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The next rejects of these parts, by place; `after` is the last one of before.

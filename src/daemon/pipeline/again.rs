@@ -2,13 +2,14 @@
 //! are still there, and from the old database where they are gone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
 use super::{Pipeline, Setup, Step, cursor, tail};
 use crate::daemon::carried::Carried;
 use crate::daemon::intake::Again;
-use crate::model::Micros;
+use crate::model::{Call, CallChange, Micros};
 use crate::store::{Batch, Parts, Position, Restored, Store, StoreError};
 
 /// Rejects carried over at a time.
@@ -116,6 +117,12 @@ impl Pipeline {
             }
             old = self.take_old(&mut reading);
         }
+        if let Some(store) = &old {
+            match store.events() {
+                Ok(events) => self.take_events(events, clock())?,
+                Err(error) => reading.losses.push(format!("what reading showed: {error}")),
+            }
+        }
         let remembered = std::mem::take(&mut self.remembered);
         reading.alerts_kept = remembered.settle(&mut self.store, &self.rules, old.as_ref())?;
         self.is_again = false;
@@ -129,6 +136,18 @@ impl Pipeline {
             alerts_kept: reading.alerts_kept,
             losses: reading.losses,
         })
+    }
+
+    /// Takes over what reading showed about the logs: it cannot be noticed again.
+    fn take_events(&mut self, events: Vec<Call>, now: Micros) -> Result<(), StoreError> {
+        let change = |event| CallChange { old: None, new: Some(Arc::new(event)) };
+        let changes: Vec<CallChange> = events.into_iter().map(change).collect();
+        for changes in changes.chunks(PAGE_ROWS) {
+            let alerts = self.detect(changes)?;
+            let mut batch = Batch { calls: changes.to_vec(), ..Batch::default() };
+            self.store_batch(alerts, now, &mut batch)?;
+        }
+        Ok(())
     }
 
     fn take_old(&mut self, reading: &mut Reading) -> Option<Store> {

@@ -27,6 +27,7 @@ fn setup(home: &Path) -> Setup {
         clocks: vec![],
         outcome_words: vec![],
         is_single_pass: false,
+        silence_micros: None,
         journal: Some(super::super::journal_path(&database)),
         mail: None,
     }
