@@ -139,7 +139,9 @@ fn corrupt(path: &Path) {
     let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut head = vec![0; 3 * 4096];
     file.read_exact(&mut head).unwrap();
-    head.iter_mut().for_each(|byte| *byte ^= 0x5a);
+    for byte in &mut head {
+        *byte ^= 0x5a;
+    }
     file.seek(SeekFrom::Start(0)).unwrap();
     file.write_all(&head).unwrap();
 }
@@ -180,8 +182,9 @@ fn logs_that_are_gone_come_from_the_old_database_with_the_lines_of_their_alerts(
     let site = Site::new();
     site.simulate();
     site.append("odd.jsonl", "no line\n\n\0\0\0\0{\"neither\": whole\n");
-    let (_, expected) = scan(&site.logs());
     site.watch_once();
+    let expected = site.alerts();
+    assert!(expected.len() >= 6, "the simulated attacks are found");
     let calls = site.call_ids();
     let records = site.query("select * from records order by all");
     let counted =
@@ -226,7 +229,7 @@ fn decisions_and_former_ids_come_back() {
     let again = ATTACK.lines().map(|line| line.replace("08:00:", "08:01:")).collect::<Vec<_>>();
     site.append(
         "tickets/audit.jsonl",
-        &again.iter().map(|line| format!("{line}\n")).collect::<String>(),
+        &again.iter().flat_map(|line| [line, "\n"]).collect::<String>(),
     );
     let daemon = site.start();
     daemon.await_count("select count(*) from alerts", 1);
@@ -409,16 +412,19 @@ fn an_alert_on_lines_that_nobody_had_read_is_news_and_what_was_history_is_not() 
     assert!(mails[0].contains("2026-11-21"), "{}", mails[0]);
 }
 
+/// Something that somebody does to the journal's lines.
+type Forge<'a> = &'a dyn Fn(&mut Vec<String>);
+
 #[test]
 fn a_journal_that_was_changed_or_cut_holds_nothing_up_and_is_told_for_good() {
-    let forge = |site: &Site, change: &dyn Fn(&mut Vec<String>)| {
+    let forge = |site: &Site, change: Forge<'_>| {
         let text = fs::read_to_string(site.journal()).unwrap();
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         change(&mut lines);
-        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        let text: String = lines.iter().flat_map(|line| [line, "\n"]).collect();
         fs::write(site.journal(), text).unwrap();
     };
-    let cases: [(&str, &dyn Fn(&mut Vec<String>), &str); 4] = [
+    let cases: [(&str, Forge<'_>, &str); 4] = [
         (
             "edited",
             &|lines| lines[0] = lines[0].replacen("\"at\":\"20", "\"at\":\"19", 1),

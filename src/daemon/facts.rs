@@ -149,6 +149,7 @@ fn decided(decision: &Decision) -> Fact {
     })
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn refused(error: journal::JournalError) -> StoreError {
     StoreError::Journal { reason: error.to_string() }
 }
@@ -318,7 +319,7 @@ impl Remembered {
 
     fn first_seen(&self) -> Vec<FirstSeen> {
         let mut facts: Vec<FirstSeen> = self.first_seen.values().cloned().collect();
-        facts.sort_by(|left, right| (left.at, left.call_id).cmp(&(right.at, right.call_id)));
+        facts.sort_by_key(|fact| (fact.at, fact.call_id));
         facts
     }
 

@@ -68,15 +68,12 @@ pub(crate) fn rebuild(
     let mut setup = setup.clone();
     setup.store = options;
     setup.is_single_pass = true;
-    let mut pipeline = match old {
-        Some(old) => {
-            store.adopt_key(old.store.hash_key())?;
-            read_again(&setup, store, old, &mut rebuilt, on_progress)?
-        }
-        None => {
-            drop(store);
-            Pipeline::open(&setup, now())?
-        }
+    let mut pipeline = if let Some(old) = old {
+        store.adopt_key(old.store.hash_key())?;
+        read_again(&setup, store, old, &mut rebuilt, on_progress)?
+    } else {
+        drop(store);
+        Pipeline::open(&setup, now())?
     };
     rebuilt.news = scan(&mut pipeline, on_progress)?;
     rebuilt.bytes_lost = pipeline.declare_lost()?;
@@ -170,6 +167,12 @@ fn replace(path: &Path, temporary: &Path, was_there: bool) -> anyhow::Result<Opt
         return Err(anyhow!(
             "{} was made by somebody else meanwhile; nothing was replaced",
             path.display()
+        ));
+    }
+    if beside(temporary, ".wal").exists() {
+        return Err(anyhow!(
+            "the new database {} could not be closed; nothing was replaced",
+            temporary.display()
         ));
     }
     let wal = beside(path, ".wal");

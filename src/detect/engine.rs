@@ -229,12 +229,11 @@ impl Engine {
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 let prefix = Prefix { rule, first, key: &touch.key };
-                let needed = match groups.get(&touch.key) {
-                    Some(seen) => seen.needs_history(prefix, &touch.ops),
-                    None => {
-                        only_remembered = held.cold_before.is_none();
-                        self.remembers || !only_remembered
-                    }
+                let needed = if let Some(seen) = groups.get(&touch.key) {
+                    seen.needs_history(prefix, &touch.ops)
+                } else {
+                    only_remembered = held.cold_before.is_none();
+                    self.remembers || !only_remembered
                 };
                 (needed, 0, true)
             }

@@ -77,6 +77,15 @@ impl Prefix<'_> {
 /// The values whose earliest call a batch changed, and that call as it was before.
 type Touched = FxHashMap<Text, Option<Event>>;
 
+/// What became of the earliest call of a value.
+enum Change {
+    None,
+    /// There was none before.
+    First,
+    /// This was it before.
+    From(Event),
+}
+
 impl Seen {
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
@@ -95,14 +104,17 @@ impl Seen {
             let Some(value) = prefix.value(&op.event) else {
                 continue;
             };
-            let changed = if op.present {
+            let change = if op.present {
                 self.insert(value, &op.event)
             } else {
-                self.remove(prefix, value, &op.event, &mut outcome).map(Some)
+                self.remove(prefix, value, &op.event, &mut outcome)
             };
-            if let Some(before) = changed {
-                touched.entry(Text::clone(value)).or_insert(before);
-            }
+            let before = match change {
+                Change::None => continue,
+                Change::First => None,
+                Change::From(event) => Some(event),
+            };
+            touched.entry(Text::clone(value)).or_insert(before);
         }
         self.tell(prefix, &touched, &mut outcome);
         self.report(prefix, &touched, &mut outcome);
@@ -157,34 +169,36 @@ impl Seen {
         seen
     }
 
-    /// What the earliest was before, if the event now is the earliest of its value, or is it with
-    /// another content.
-    fn insert(&mut self, value: &Text, event: &Event) -> Option<Option<Event>> {
+    /// Takes the event in, if it now is the earliest of its value, or is it with another content.
+    fn insert(&mut self, value: &Text, event: &Event) -> Change {
         let Some(held) = self.values.get_mut(value) else {
             let fresh = Value { earliest: event.clone(), told: None };
             self.values.insert(Text::clone(value), fresh);
-            return Some(None);
+            return Change::First;
         };
         let is_same = is_same(event, &held.earliest);
         let is_later = !is_same && event.order(&held.earliest).is_gt();
         if is_later || (is_same && event.call == held.earliest.call) {
-            return None;
+            return Change::None;
         }
-        Some(Some(std::mem::replace(&mut held.earliest, event.clone())))
+        Change::From(std::mem::replace(&mut held.earliest, event.clone()))
     }
 
-    /// The event as it was held, if it was the earliest of its value, which is then forgotten.
+    /// Forgets a value whose earliest call the event was.
     fn remove(
         &mut self,
         prefix: Prefix<'_>,
         value: &Text,
         event: &Event,
         outcome: &mut Outcome,
-    ) -> Option<Event> {
-        self.values.get(value).filter(|held| is_same(&held.earliest, event))?;
-        let held = self.values.remove(value)?;
+    ) -> Change {
+        let is_held = self.values.get(value).is_some_and(|held| is_same(&held.earliest, event));
+        if !is_held {
+            return Change::None;
+        }
+        let Some(held) = self.values.remove(value) else { return Change::None };
         outcome.gone.extend(held.told.map(|told| prefix.gone(value, &told)));
-        Some(held.earliest)
+        Change::From(held.earliest)
     }
 
     /// Tells which values were seen for the first time, home values too.

@@ -92,7 +92,7 @@ pub(super) fn walk(
         }
         chain.entries += 1;
         chain.last_hash = entry.hash;
-        if is_own && let Some(fact) = Fact::from_parts(&entry.kind, entry.data) {
+        if is_own && let Some(fact) = Fact::from_parts(&entry.kind, &entry.data) {
             if let Fact::Segment { breaks } = &fact {
                 chain.seal(breaks);
             }

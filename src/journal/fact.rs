@@ -80,7 +80,7 @@ impl Fact {
     }
 
     /// Reads what an entry tells; none for a kind that this version does not know.
-    pub(super) fn from_parts(kind: &str, data: Value) -> Option<Self> {
+    pub(super) fn from_parts(kind: &str, data: &Value) -> Option<Self> {
         serde_json::from_value(json!({ "kind": kind, "data": data })).ok()
     }
 }

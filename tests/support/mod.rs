@@ -139,9 +139,8 @@ pub(crate) fn page(link: &str, path: &str) -> String {
     };
     let welcome = get(login, "");
     let cookie = welcome.lines().find_map(|line| {
-        line.to_ascii_lowercase()
-            .starts_with("set-cookie:")
-            .then(|| line["set-cookie:".len()..].trim())
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("set-cookie").then(|| value.trim())
     });
     get(path, cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie"))
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Pipeline, Setup, Step, cursor, tail};
 use crate::daemon::carried::Carried;
@@ -74,7 +74,7 @@ impl Pipeline {
         let generations: FxHashSet<u64> = gone.iter().map(|(generation, _)| *generation).collect();
         let kept = old.store.kept_lines(&generations).unwrap_or_else(|error| {
             losses.push(format!("the lines that alerts keep of files that are gone: {error}"));
-            Default::default()
+            FxHashMap::default()
         });
         carry(&old.store, &mut store, &gone, &old.positions, &mut losses)?;
         let mut pipeline = Self::with(setup, store, tail, &positions, old.facts, now)?;
@@ -130,7 +130,7 @@ impl Pipeline {
         if let Some(at) = reading.history_read_at {
             self.store.end_history(at)?;
         }
-        self.lines.keep(Default::default());
+        self.lines.keep(FxHashMap::default());
         Ok(ReadAgain {
             records_carried: reading.records_carried,
             alerts_kept: reading.alerts_kept,
