@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::dialects::{Parsed, Parser};
+use crate::dialects::{Parsed, Parser, Part};
 use crate::mask::mask_cut;
 use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
@@ -70,6 +70,8 @@ enum What {
     Record(Box<Record>),
     Reject(Reject),
     Gap(Gap),
+    /// The parts of one line: reading never goes on in the middle of a line.
+    Parts(Vec<What>),
 }
 
 /// One batch, ready to be joined and stored.
@@ -192,8 +194,8 @@ impl Intake {
             let Some(entry) = self.pop(generation) else { continue };
             let before = self.known.get(&generation).copied().unwrap_or_default();
             ends.entry(generation).or_insert((0, before)).0 = entry.end;
+            taken += entry.what.count();
             self.put(entry.what, generation, &mut cut);
-            taken += 1;
             self.fill(generation, chunk_bytes, now);
             let queue = self.queues.get_mut(&generation);
             let next = queue.and_then(|queue| queue.next(may_hold, now));
@@ -226,6 +228,9 @@ impl Intake {
             What::Gap(gap) => {
                 cut.bytes += gap.length;
                 cut.gaps.push(gap);
+            }
+            What::Parts(parts) => {
+                parts.into_iter().for_each(|part| self.put(part, generation, cut));
             }
         }
     }
@@ -342,35 +347,59 @@ impl Queue {
 
     /// Whether its first entry is a record without a time.
     fn is_timeless(&self) -> bool {
-        match self.entries.front() {
-            Some(Entry { what: What::Record(record), .. }) => record.at.is_none(),
-            _ => false,
-        }
+        let first = self.entries.front().and_then(|entry| entry.what.first_record());
+        first.is_some_and(|record| record.at.is_none())
     }
 
     /// Adds an entry; a record without a time takes the last one before it, else the next one.
     fn push(&mut self, mut entry: Entry) {
-        if let What::Record(record) = &mut entry.what {
+        let mut lent = None;
+        entry.what.for_each_record(&mut |record| {
             if record.at.is_none() {
                 record.at = self.last_at;
             } else if is_valid(record) {
                 if self.last_at.is_none() {
-                    self.give_time(record.at);
+                    lent = record.at;
                 }
                 self.last_at = record.at;
             }
-        }
+        });
         self.entries.push_back(entry);
+        if lent.is_some() {
+            self.give_time(lent);
+        }
     }
 
     /// Gives the waiting first lines the first time that came.
     fn give_time(&mut self, at: Option<Micros>) {
         for entry in &mut self.entries {
-            if let What::Record(record) = &mut entry.what
-                && record.at.is_none()
-            {
-                record.at = at;
-            }
+            entry.what.for_each_record(&mut |record| record.at = record.at.or(at));
+        }
+    }
+}
+
+impl What {
+    /// Lines of the database that it becomes.
+    fn count(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.len(),
+            Self::Record(_) | Self::Reject(_) | Self::Gap(_) => 1,
+        }
+    }
+
+    fn first_record(&self) -> Option<&Record> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Parts(parts) => parts.iter().find_map(Self::first_record),
+            Self::Reject(_) | Self::Gap(_) => None,
+        }
+    }
+
+    fn for_each_record(&mut self, work: &mut impl FnMut(&mut Record)) {
+        match self {
+            Self::Record(record) => work(record),
+            Self::Parts(parts) => parts.iter_mut().for_each(|part| part.for_each_record(work)),
+            Self::Reject(_) | Self::Gap(_) => {}
         }
     }
 }
@@ -378,10 +407,7 @@ impl Queue {
 impl Entry {
     /// What has no time comes at once, so that it holds up nothing.
     fn key(&self) -> Micros {
-        match &self.what {
-            What::Record(record) => record.at.unwrap_or(Micros(i64::MIN)),
-            What::Reject(_) | What::Gap(_) => Micros(i64::MIN),
-        }
+        self.what.first_record().and_then(|record| record.at).unwrap_or(Micros(i64::MIN))
     }
 }
 
@@ -397,17 +423,19 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
     match item {
         Item::Line { range, is_unterminated, .. } => {
             let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            match parser.parse(&line, &chunk.stream, now) {
-                Parsed::Record(mut record) => {
-                    if *is_unterminated {
-                        record.flags.push(Text::from("unterminated"));
-                        record.flags.sort();
-                    }
-                    What::Record(Box::new(record))
-                }
+            let mut what = match parser.parse(&line, &chunk.stream, now) {
+                Parsed::Record(record) => What::Record(Box::new(record)),
                 Parsed::Blank => gap("blank"),
                 Parsed::Reject(reject) => What::Reject(reject),
+                Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
+            };
+            if *is_unterminated {
+                what.for_each_record(&mut |record| {
+                    record.flags.push(Text::from("unterminated"));
+                    record.flags.sort();
+                });
             }
+            what
         }
         Item::Blank { .. } => gap("blank"),
         Item::Gap { why: GapWhy::Zeros, .. } => gap("zeros"),
@@ -417,11 +445,26 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             offset,
             length,
             reason: format!(
-                "a line of {length} bytes is longer than the limit; raise line_bytes_max in the \
-                 section [tail] if such lines are meant"
+                "a line of {length} bytes (BLAKE3 {}) is longer than the limit; raise \
+                 line_bytes_max in the section [tail] if such lines are meant",
+                hex_head(&overlong.hash)
             ),
             head: mask_cut(&overlong.head),
         }),
+    }
+}
+
+/// Enough of a hash to know the line again.
+fn hex_head(hash: &[u8; 16]) -> String {
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl From<Part> for What {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Record(record) => Self::Record(Box::new(record)),
+            Part::Reject(reject) => Self::Reject(reject),
+        }
     }
 }
 
