@@ -1,6 +1,7 @@
 //! Lines that are nearly JSON. What a caller passes as an argument must not decide whether its call
 //! is seen, and some of it comes out of loggers as what a strict reader refuses: halves of surrogate
-//! pairs, bytes that are no text, numbers beyond a double, values nested without end.
+//! pairs, bytes that are no text, bare control characters, numbers beyond a double, values nested
+//! without end.
 
 use std::borrow::Cow;
 
@@ -13,8 +14,8 @@ const DEPTH_MAX: usize = 96;
 const TOO_DEEP: &str = "\"…\"";
 
 /// The line with what a strict reader refuses replaced: bytes and half surrogates that are no text
-/// by U+FFFD, values nested too deep by a text, numbers beyond a double, `NaN` and `Infinity` by
-/// their text. None if it has nothing of the kind; whether it is JSON then is another question.
+/// by U+FFFD, control characters in texts by escapes, values nested too deep by a text, numbers
+/// beyond a double, `NaN` and `Infinity` by their text. None if it has nothing of the kind; whether it is JSON then is another question.
 pub(super) fn mend(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
     let mut mender = Mender {
@@ -69,29 +70,37 @@ impl Mender {
         }
     }
 
-    /// A quoted text; of surrogates only whole pairs stay.
+    /// A quoted text: control characters become escapes, and of surrogates only whole pairs stay.
     fn push_text(&mut self, text: &str) {
         let mut rest = text;
-        while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
-            let escape = rest.get(at..).unwrap_or_default();
-            let (length, is_half) = match (surrogate(escape), escape.get(6..).and_then(surrogate)) {
-                (None, _) => (2, false),
-                (Some(Half::High), Some(Half::Low)) => (12, false),
-                (Some(_), _) => (6, true),
+        while let Some(at) = rest.bytes().position(|byte| byte == b'\\' || byte < b' ') {
+            let (before, odd) = rest.split_at(at);
+            self.push(before);
+            let length = match (surrogate(odd), odd.get(6..).and_then(surrogate)) {
+                _ if !odd.starts_with('\\') => {
+                    self.replace(&format!("\\u{:04x}", odd.bytes().next().unwrap_or_default()));
+                    rest = odd.get(1..).unwrap_or_default();
+                    continue;
+                }
+                (Some(Half::High), Some(Half::Low)) => 12,
+                (Some(_), _) => {
+                    self.replace("\\ufffd");
+                    rest = odd.get(6..).unwrap_or_default();
+                    continue;
+                }
+                (None, _) => 2,
             };
             // Behind a backslash may stand a character of several bytes.
-            let end = rest.ceil_char_boundary((at + length).min(rest.len()));
-            let (kept, after) = rest.split_at(end);
-            if is_half {
-                self.is_mended = true;
-                self.push(kept.get(..at).unwrap_or_default());
-                self.push("\\ufffd");
-            } else {
-                self.push(kept);
-            }
+            let (escape, after) = odd.split_at(odd.ceil_char_boundary(length.min(odd.len())));
+            self.push(escape);
             rest = after;
         }
         self.push(rest);
+    }
+
+    fn replace(&mut self, escape: &str) {
+        self.push(escape);
+        self.is_mended = true;
     }
 }
 
@@ -154,6 +163,8 @@ mod tests {
             ),
             (br#"{"a":"1e400 NaN","b":[true,null,1.5]}"#, None),
             ("[\"\\é\\u12\"".as_bytes(), None),
+            (b"[\"a\0\tb\"]", Some(r#"["a\u0000\u0009b"]"#)),
+            (b"[1,\t2]", None),
             (b"inf", None),
             (b"\"half \\", None),
         ] {

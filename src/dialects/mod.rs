@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod damage;
 mod fields;
 mod gate;
 mod json;
@@ -233,11 +235,10 @@ impl Parser {
             return None;
         }
         let is_shared = records > 1 || (!split.is_broken && split.parts.len() > 1);
-        let mut flags = [
+        let flags = [
             (split.is_broken, "salvaged"),
             (is_shared, "concatenated"),
             (split.is_list, "list-item"),
-            (false, "maybe-argument"),
         ];
         // What stands before the first part belongs to it, and what separates parts to the former.
         let mut starts = split.parts.iter().map(|part| part.start).skip(1).collect::<VecDeque<_>>();
@@ -250,8 +251,8 @@ impl Parser {
             parts.push(match found.what {
                 Ok(mut record) => {
                     (record.id.offset, record.length) = (offset, length);
-                    flags[3].0 = found.may_be_argument;
                     self.add_flags(&mut record, &flags);
+                    self.add_flags(&mut record, &[(found.may_be_argument, "maybe-argument")]);
                     Part::Record(record)
                 }
                 Err(reason) => {
