@@ -3,17 +3,21 @@
 //! Each generation has a queue of what was read ahead. The queue whose next record is the oldest gives it next, so a
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::notice::{self, Notices};
 use crate::dialects::{Parsed, Parser, Part};
 use crate::mask::mask_cut;
-use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
+use crate::model::{IngestCode, Line, Micros, Record, RecordId, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
-use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceStatus, Tail};
+use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceState, SourceStatus, Tail};
 
 /// Bytes read ahead over all files.
 const READ_AHEAD_BYTES: usize = 32 << 20;
@@ -34,10 +38,20 @@ pub(super) struct Intake {
     known: FxHashMap<u64, Known>,
     /// Generations whose path or state changed since their position was stored.
     moved: Vec<u64>,
-    /// False for a single pass: nothing more will come.
-    may_hold: bool,
+    waits: Waits,
+    /// What files told since the last batch.
+    noticed: Notices,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
+}
+
+/// What the intake waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Whether first lines without a time wait a little for one that has it; false where nothing more will come.
+    pub(super) may_hold: bool,
+    /// After how long a log that was written to counts as silent; none: never.
+    pub(super) silence_micros: Option<i64>,
 }
 
 /// What is kept for each generation.
@@ -48,6 +62,10 @@ struct Known {
     history_until: u64,
     records: u64,
     rejects: u64,
+    /// When something was last read of it, by the clock.
+    heard_at: Option<Micros>,
+    /// Its silence since then was told.
+    is_silent: bool,
 }
 
 /// What was read ahead of one generation.
@@ -69,6 +87,8 @@ struct Entry {
 enum What {
     Record(Box<Record>),
     Reject(Reject),
+    /// A line beyond the limit.
+    Overlong(Reject),
     Gap(Gap),
     /// The parts of one line: reading never goes on in the middle of a line.
     Parts(Vec<What>),
@@ -82,21 +102,24 @@ pub(super) struct Cut {
     pub(super) gaps: Vec<Gap>,
     pub(super) positions: Vec<Position>,
     pub(super) cursors: Vec<Cursor>,
+    /// What reading showed about the logs.
+    pub(super) notices: Notices,
     /// Bytes of the files that it covers.
     pub(super) bytes: u64,
 }
 
 impl Intake {
-    /// With `may_hold`, first lines without a time wait a little for one that has it.
-    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], may_hold: bool) -> Self {
+    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], waits: Waits) -> Self {
         let known = positions
             .iter()
             .map(|position| {
                 let known = Known {
                     last_at: position.last_at,
+                    heard_at: position.heard_at,
                     history_until: position.history_until,
                     records: position.records,
                     rejects: position.rejects,
+                    ..Known::default()
                 };
                 (position.generation, known)
             })
@@ -107,7 +130,8 @@ impl Intake {
             queues: BTreeMap::new(),
             known,
             moved: Vec::new(),
-            may_hold,
+            waits,
+            noticed: Notices::default(),
             must_rewind: false,
         }
     }
@@ -124,7 +148,9 @@ impl Intake {
                 | Event::Gone { generation, .. } => self.moved.push(*generation),
                 Event::Discovered { .. } | Event::Copied { .. } => {}
             }
+            self.notice(event, now);
         }
+        self.notice_silence(now);
         if is_history {
             for status in self.tail.status() {
                 // Of what was stored before an interruption, the boundary is known.
@@ -133,6 +159,42 @@ impl Intake {
             }
         }
         report
+    }
+
+    /// Notes what a change of a file tells of its log.
+    fn notice(&mut self, event: &crate::tail::Event, now: Micros) {
+        use crate::tail::Event;
+        let (Event::Truncated { generation, .. }
+        | Event::Rewritten { generation, .. }
+        | Event::Gone { generation, .. }) = event
+        else {
+            return;
+        };
+        let Some(cursor) = self.tail.cursor(*generation) else { return };
+        let stream = Text::from(cursor.stream.as_str());
+        if let Some(event) = notice::of_file(event, &stream, cursor.offset, now) {
+            self.noticed.add(event);
+        }
+    }
+
+    /// Notes the logs that were written to while this database was kept, and no longer are.
+    fn notice_silence(&mut self, now: Micros) {
+        let Some(silence_micros) = self.waits.silence_micros else { return };
+        for status in self.tail.status() {
+            let Some(known) = self.known.get_mut(&status.generation) else { continue };
+            let Some(heard_at) = known.heard_at else { continue };
+            if status.state == SourceState::Live
+                && status.committed > known.history_until
+                && !known.is_silent
+                && now.since(heard_at) >= silence_micros
+            {
+                known.is_silent = true;
+                let position =
+                    RecordId { generation: status.generation, offset: status.committed, index: 0 };
+                let event = notice::of_silence(&status.stream, position, heard_at, silence_micros);
+                self.noticed.add(event);
+            }
+        }
     }
 
     /// Hands out the unterminated ends of rotated and deleted files that have been quiet for long enough.
@@ -160,16 +222,12 @@ impl Intake {
             .collect()
     }
 
-    pub(super) fn read_line(
-        &mut self,
-        record: crate::model::RecordId,
-        length: u64,
-    ) -> Option<Vec<u8>> {
+    pub(super) fn read_line(&mut self, record: RecordId, length: u64) -> Option<Vec<u8>> {
         self.tail.read_line(record.generation, record.offset, length)
     }
 
     /// True for lines that were there when the database was made.
-    pub(super) fn is_history(&self, record: crate::model::RecordId) -> bool {
+    pub(super) fn is_history(&self, record: RecordId) -> bool {
         self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
     }
 
@@ -184,7 +242,7 @@ impl Intake {
         for generation in pending {
             self.fill(generation, chunk_bytes, now);
         }
-        let may_hold = self.may_hold;
+        let may_hold = self.waits.may_hold;
         heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
             queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
         }));
@@ -195,7 +253,7 @@ impl Intake {
             let before = self.known.get(&generation).copied().unwrap_or_default();
             ends.entry(generation).or_insert((0, before)).0 = entry.end;
             taken += entry.what.count();
-            self.put(entry.what, generation, &mut cut);
+            self.put(entry.what, generation, now, &mut cut);
             self.fill(generation, chunk_bytes, now);
             let queue = self.queues.get_mut(&generation);
             let next = queue.and_then(|queue| queue.next(may_hold, now));
@@ -209,8 +267,30 @@ impl Intake {
         self.queues.get_mut(&generation)?.entries.pop_front()
     }
 
-    fn put(&mut self, what: What, generation: u64, cut: &mut Cut) {
+    fn put(&mut self, what: What, generation: u64, now: Micros, cut: &mut Cut) {
         let known = self.known.entry(generation).or_default();
+        (known.heard_at, known.is_silent) = (Some(now), false);
+        let odd = match &what {
+            What::Record(record) => {
+                if let Some(event) = notice::of_record(record, known.last_at, now) {
+                    cut.notices.add(event);
+                }
+                None
+            }
+            What::Overlong(reject) => {
+                Some((IngestCode::OverlongLine, reject.offset, reject.length))
+            }
+            What::Gap(gap) if gap.why == ZEROS => Some((IngestCode::Gap, gap.offset, gap.length)),
+            What::Reject(_) | What::Gap(_) | What::Parts(_) => None,
+        };
+        if let Some((code, offset, bytes)) = odd
+            && let Some(cursor) = self.tail.cursor(generation)
+        {
+            let at = known.last_at.unwrap_or(now);
+            let position = RecordId { generation, offset, index: 0 };
+            let stream = Text::from(cursor.stream);
+            cut.notices.add(notice::of_bytes(code, &stream, position, bytes, at));
+        }
         match what {
             What::Record(record) => {
                 known.records += 1;
@@ -220,7 +300,7 @@ impl Intake {
                 cut.bytes += record.length;
                 cut.records.push(Arc::new(*record));
             }
-            What::Reject(reject) => {
+            What::Reject(reject) | What::Overlong(reject) => {
                 known.rejects += 1;
                 cut.bytes += reject.length;
                 cut.rejects.push(reject);
@@ -231,7 +311,7 @@ impl Intake {
             }
             What::Parts(parts) => {
                 for part in parts {
-                    self.put(part, generation, cut);
+                    self.put(part, generation, now, cut);
                 }
             }
         }
@@ -252,8 +332,12 @@ impl Intake {
             cut.records.retain(|record| !lost.contains(&record.id.generation));
             cut.rejects.retain(|reject| !lost.contains(&reject.generation));
             cut.gaps.retain(|gap| !lost.contains(&gap.generation));
+            for generation in lost {
+                cut.notices.forget(generation);
+            }
             self.must_rewind = true;
         }
+        cut.notices.extend(std::mem::take(&mut self.noticed));
         for generation in std::mem::take(&mut self.moved) {
             if !ends.contains_key(&generation) {
                 cut.cursors.extend(self.tail.cursor(generation));
@@ -291,6 +375,7 @@ impl Intake {
             tail_len: cursor.tail_len,
             tail_hash: cursor.tail_hash.to_vec(),
             last_at: known.last_at,
+            heard_at: known.heard_at,
             history_until: known.history_until,
             records: known.records,
             rejects: known.rejects,
@@ -385,7 +470,7 @@ impl What {
     fn count(&self) -> usize {
         match self {
             Self::Parts(parts) => parts.len(),
-            Self::Record(_) | Self::Reject(_) | Self::Gap(_) => 1,
+            Self::Record(_) | Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => 1,
         }
     }
 
@@ -393,7 +478,7 @@ impl What {
         match self {
             Self::Record(record) => Some(record),
             Self::Parts(parts) => parts.iter().find_map(Self::first_record),
-            Self::Reject(_) | Self::Gap(_) => None,
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => None,
         }
     }
 
@@ -401,7 +486,7 @@ impl What {
         match self {
             Self::Record(record) => work(record),
             Self::Parts(parts) => parts.iter_mut().for_each(|part| part.for_each_record(work)),
-            Self::Reject(_) | Self::Gap(_) => {}
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => {}
         }
     }
 }
@@ -412,6 +497,9 @@ impl Entry {
         self.what.first_record().and_then(|record| record.at).unwrap_or(Micros(i64::MIN))
     }
 }
+
+/// Why a hole of zeros is a gap.
+const ZEROS: &str = "zeros";
 
 /// A time of the record's own that can be lent to its neighbours.
 fn is_valid(record: &Record) -> bool {
@@ -440,9 +528,9 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             what
         }
         Item::Blank { .. } => gap("blank"),
-        Item::Gap { why: GapWhy::Zeros, .. } => gap("zeros"),
+        Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
         Item::Gap { why: GapWhy::CopyOf { .. }, .. } => gap("copy"),
-        Item::Overlong(overlong) => What::Reject(Reject {
+        Item::Overlong(overlong) => What::Overlong(Reject {
             generation,
             offset,
             length,
@@ -467,106 +555,5 @@ impl From<Part> for What {
             Part::Record(record) => Self::Record(Box::new(record)),
             Part::Reject(reject) => Self::Reject(reject),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tail::TailConfig;
-
-    const WITHOUT: &str = "{\"actor\":\"client\",\"tool\":\"a\",\"outcome\":\"ASK\"}\n";
-    const WITH: &str = "{\"actor\":\"client\",\"tool\":\"b\",\"outcome\":\"ASK\",\
-                        \"ts\":\"2026-11-20T08:00:00Z\"}\n";
-
-    fn intake(logs: &std::path::Path, may_hold: bool) -> Intake {
-        let tail = Tail::new(TailConfig::new(vec![logs.to_path_buf()]), vec![], 1);
-        Intake::new(tail, Parser::new([0; 32], vec![]), &[], may_hold)
-    }
-
-    fn times(intake: &mut Intake, now: Micros) -> Vec<Option<Micros>> {
-        intake.scan(now, false);
-        let cut = intake.cut(100, now);
-        intake.commit(&cut);
-        cut.records.iter().map(|record| record.at).collect()
-    }
-
-    #[test]
-    fn a_first_line_without_a_time_takes_the_next_ones_however_it_was_read() {
-        let at = Micros::parse_rfc3339("2026-11-20T08:00:00Z");
-        let now = at.unwrap();
-        let logs = tempfile::tempdir().unwrap();
-        let file = logs.path().join("a.jsonl");
-        let mut live = intake(logs.path(), true);
-        std::fs::write(&file, WITHOUT).unwrap();
-        assert_eq!(times(&mut live, now), []);
-        let mut log = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
-        std::io::Write::write_all(&mut log, WITH.as_bytes()).unwrap();
-        assert_eq!(times(&mut live, now.plus(Micros::SECOND)), [at, at]);
-        assert_eq!(times(&mut intake(logs.path(), false), now), [at, at]);
-    }
-
-    #[test]
-    fn a_log_without_times_is_read_all_the_same() {
-        let logs = tempfile::tempdir().unwrap();
-        std::fs::write(logs.path().join("a.jsonl"), WITHOUT).unwrap();
-        let mut live = intake(logs.path(), true);
-        assert_eq!(times(&mut live, Micros(0)), []);
-        assert_eq!(times(&mut live, Micros(HOLD_MICROS)), [None]);
-        assert_eq!(times(&mut intake(logs.path(), false), Micros(0)), [None]);
-    }
-
-    /// What the database gets of a batch, as (offset, length) in order, and up to where.
-    fn ranges(cut: &Cut) -> (Vec<(u64, u64)>, u64) {
-        let records = cut.records.iter().map(|record| (record.id.offset, record.length));
-        let rejects = cut.rejects.iter().map(|reject| (reject.offset, reject.length));
-        let gaps = cut.gaps.iter().map(|gap| (gap.offset, gap.length));
-        let mut ranges: Vec<_> = records.chain(rejects).chain(gaps).collect();
-        ranges.sort_unstable();
-        (ranges, cut.positions[0].offset)
-    }
-
-    #[test]
-    fn the_parts_of_a_line_come_in_one_batch_and_reading_goes_on_behind_it() {
-        let half = "{\"actor\":\"client\",\"tool\":\"ha";
-        let first = half.to_owned() + WITHOUT.trim_end() + WITH;
-        let logs = tempfile::tempdir().unwrap();
-        std::fs::write(logs.path().join("a.jsonl"), first.clone() + WITH).unwrap();
-        let now = Micros::parse_rfc3339("2026-11-20T08:00:00Z").unwrap();
-        let mut intake = intake(logs.path(), false);
-        intake.scan(now, false);
-        let cut = intake.cut(1, now);
-        let (half, without) = (half.len() as u64, WITHOUT.trim_end().len() as u64);
-        let (with, end) = (WITH.len() as u64, first.len() as u64);
-        let expected = vec![(0, half), (half, without), (half + without, with)];
-        assert_eq!(ranges(&cut), (expected, end));
-        assert_eq!((cut.positions[0].records, cut.positions[0].rejects), (2, 1));
-        assert_eq!(cut.bytes, end);
-        // The first of them has no time and takes that of the second.
-        assert!(cut.records.iter().all(|record| record.at == Some(now)));
-        intake.commit(&cut);
-        for record in &cut.records {
-            let line = intake.read_line(record.id, record.length).unwrap();
-            assert!(line.starts_with(b"{\"actor\"") && line.trim_ascii_end().ends_with(b"}"));
-        }
-        let (rest, position) = ranges(&intake.cut(1, now));
-        assert_eq!((rest, position), (vec![(end, with)], end + with));
-    }
-
-    #[test]
-    fn an_overlong_line_is_known_again_by_its_hash() {
-        let logs = tempfile::tempdir().unwrap();
-        let line = "x".repeat(2000);
-        std::fs::write(logs.path().join("a.jsonl"), line.clone() + "\n").unwrap();
-        let mut config = TailConfig::new(vec![logs.path().to_path_buf()]);
-        config.line_bytes_max = 1000;
-        let tail = Tail::new(config, vec![], 1);
-        let mut intake = Intake::new(tail, Parser::new([0; 32], vec![]), &[], false);
-        intake.scan(Micros(0), false);
-        let cut = intake.cut(10, Micros(0));
-        let hash = blake3::hash(line.as_bytes()).to_hex();
-        let (hash, _) = hash.split_at(16);
-        let wanted = format!("a line of 2001 bytes (BLAKE3 {hash}) is longer");
-        assert!(cut.rejects[0].reason.starts_with(&wanted), "{}", cut.rejects[0].reason);
     }
 }

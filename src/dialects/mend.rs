@@ -15,7 +15,8 @@ const TOO_DEEP: &str = "\"…\"";
 
 /// The line with what a strict reader refuses replaced: bytes and half surrogates that are no text
 /// by U+FFFD, control characters in texts by escapes, values nested too deep by a text, numbers
-/// beyond a double, `NaN` and `Infinity` by their text. None if it has nothing of the kind; whether it is JSON then is another question.
+/// beyond a double, `NaN` and `Infinity` by their text. None if it has nothing of the kind; whether
+/// it is JSON then is another question.
 pub(super) fn mend(line: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(line);
     let mut mender = Mender {

@@ -292,9 +292,10 @@ impl Reader {
 }
 
 const TOTALS: &str = "select
-    (select count(*) from record_log), (select count(*) from call_now), (select count(*) from reject_log),
+    (select count(*) from record_log), (select count(*) from call_now where kind = 'call'),
+    (select count(*) from reject_log),
     (select count(*) from alert_now where alert_id not in (select old_id from alert_alias)),
-    (select min(time) from call_log), (select max(time) from call_log),
+    (select min(time) from call_log where kind = 'call'), (select max(time) from call_log where kind = 'call'),
     (select coalesce(max(seq), 0) from alert_log),
     (select count(*) from outbox o where not exists
         (from delivery_log d where d.outbox_id = o.id and d.outcome in ('sent', 'dead'))),

@@ -150,6 +150,7 @@ pub(crate) fn call(id: u8, tool: &str, at: i64) -> Call {
         summarised: false,
     };
     Call {
+        kind: crate::model::EventKind::Call,
         id: CallId([id; 16]),
         at: Some(START.plus(at)),
         stream: "client.jsonl".into(),
@@ -208,6 +209,7 @@ fn evidence(stage: &str, call: &Call) -> EvidenceView {
         client: call.client.as_deref().map(str::to_owned),
         tenant: call.tenant.as_deref().map(str::to_owned),
         session: call.session.to_string(),
+        event: None,
         lines: call
             .sightings
             .iter()
