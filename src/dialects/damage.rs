@@ -230,6 +230,17 @@ fn a_hostile_line_takes_no_more_than_its_length_deserves() {
 }
 
 #[test]
+fn beginnings_are_tried_until_the_work_is_out_of_proportion() {
+    let record = r#"{"actor":"client","tool":"t"}"#;
+    let ones = "1,".repeat(10_000);
+    for (depth, records) in [(2, 2), (100, 1)] {
+        let open = "{\"a\":".repeat(depth);
+        let line = format!("{record}x{open}[{ones}1 x {record}");
+        assert_eq!(checked(&mut parser(), line.as_bytes()).len(), records, "{depth}");
+    }
+}
+
+#[test]
 fn a_line_of_too_many_objects_is_read_up_to_the_limit_and_says_so() {
     let line = r#"{"actor":"client","tool":"t"}"#.repeat(70_000);
     let Parsed::Parts(parts) = parse(&mut parser(), line.as_bytes()) else { panic!("parts") };

@@ -184,8 +184,7 @@ impl<'a, R: FnMut(usize, Fields<'a>) -> Result<Record, String>> Splitter<'a, R> 
             if stop.at != start.at && !is_junk {
                 return None;
             }
-            from = start.at;
-            broken = stop.broken.filter(|_| stop.at == start.at);
+            (from, broken) = (stop.at, stop.broken);
         }
         None
     }
