@@ -157,6 +157,18 @@ impl Reader {
         })
     }
 
+    /// The newest ingest events.
+    pub fn ingest_events(&self, limit: usize) -> Result<Vec<Call>, StoreError> {
+        self.with(|connection| {
+            let mut statement = connection.prepare(&format!(
+                "select {} from call_now where kind = 'ingest' order by time desc, call_id limit ?",
+                call_row::COLUMNS
+            ))?;
+            let rows = statement.query_map([number(limit as u64)], call_row::from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         let sql = format!(
