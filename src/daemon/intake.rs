@@ -16,7 +16,6 @@ use rustc_hash::FxHashMap;
 pub(super) use again::Again;
 use again::CARRIED;
 
-use super::carried::Carried;
 use super::notice::{self, Notices};
 use crate::dialects::{Parsed, Parser, Part};
 use crate::mask::mask_cut;
@@ -266,26 +265,6 @@ impl Intake {
         }
         self.conclude(&mut cut, &ends);
         cut
-    }
-
-    /// The time of the next entry of a generation that may be handed out now.
-    fn next_key(&mut self, generation: u64, now: Micros) -> Option<Micros> {
-        if generation == CARRIED {
-            return self.again.as_mut()?.carried.as_mut()?.next_at();
-        }
-        let entry = self.queues.get_mut(&generation)?.next(self.waits.may_hold, now)?;
-        let is_allowed =
-            self.again.as_ref().is_none_or(|again| again.allows(generation, entry.end));
-        is_allowed.then(|| entry.key())
-    }
-
-    fn put_carried(&mut self, cut: &mut Cut) -> bool {
-        let carried = self.again.as_mut().and_then(|again| again.carried.as_mut());
-        let record = carried.and_then(Carried::pop);
-        cut.bytes += record.as_ref().map_or(0, |record| record.length);
-        let is_one = record.is_some();
-        cut.records.extend(record.map(Arc::new));
-        is_one
     }
 
     fn pop(&mut self, generation: u64) -> Option<Entry> {

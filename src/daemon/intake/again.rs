@@ -1,9 +1,11 @@
 //! Reading everything that an older database had read, and nothing beyond it, before going on as usual.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::{Intake, Known};
+use super::{Cut, Intake, Known};
 use crate::daemon::carried::Carried;
+use crate::model::Micros;
 use crate::store::Position;
 use crate::tail::Cursor;
 
@@ -50,6 +52,27 @@ impl Intake {
             self.tail.is_pending(*generation) && read.is_some_and(|read| read < *limit)
         };
         again.limits.iter().any(is_short)
+    }
+
+    /// The time of the next entry of a generation that may be handed out now.
+    pub(super) fn next_key(&mut self, generation: u64, now: Micros) -> Option<Micros> {
+        if generation == CARRIED {
+            return self.again.as_mut()?.carried.as_mut()?.next_at();
+        }
+        let entry = self.queues.get_mut(&generation)?.next(self.waits.may_hold, now)?;
+        let is_allowed =
+            self.again.as_ref().is_none_or(|again| again.allows(generation, entry.end));
+        is_allowed.then(|| entry.key())
+    }
+
+    /// Hands out the next record of a file that is gone; false at the end.
+    pub(super) fn put_carried(&mut self, cut: &mut Cut) -> bool {
+        let carried = self.again.as_mut().and_then(|again| again.carried.as_mut());
+        let record = carried.and_then(Carried::pop);
+        cut.bytes += record.as_ref().map_or(0, |record| record.length);
+        let is_one = record.is_some();
+        cut.records.extend(record.map(Arc::new));
+        is_one
     }
 
     /// Goes on as usual. Gives back what was carried.
