@@ -73,6 +73,8 @@ pub(crate) struct Pipeline {
     journal: Option<Journal>,
     /// What the journal tells of alerts, until history is read.
     remembered: Remembered,
+    /// Alerts put back of which only the journal tells.
+    alerts_kept: u64,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
     /// True until the first look at the files since the start.
@@ -160,6 +162,7 @@ impl Pipeline {
             journal,
             remembered: if is_history_pending { remembered } else { Remembered::default() },
             is_history_pending,
+            alerts_kept: 0,
             is_first_look: true,
             is_again: false,
             empty_rounds: 0,
@@ -275,8 +278,13 @@ impl Pipeline {
     /// From now on all is news. What the journal tells of alerts is put back, now that those in the logs are stored.
     fn end_history(&mut self, now: Micros) -> Result<(), StoreError> {
         let remembered = std::mem::take(&mut self.remembered);
-        remembered.settle(&mut self.store, &self.rules, None)?;
+        self.alerts_kept += remembered.settle(&mut self.store, &self.rules, None)?;
         self.store.end_history(now)
+    }
+
+    /// Alerts put back of which only the journal tells.
+    pub(crate) const fn alerts_kept(&self) -> u64 {
+        self.alerts_kept
     }
 
     /// Where the journal was changed or cut.

@@ -76,6 +76,7 @@ pub(crate) fn rebuild(
         Pipeline::open(&setup, now())?
     };
     rebuilt.news = scan(&mut pipeline, on_progress)?;
+    rebuilt.alerts_kept += pipeline.alerts_kept();
     rebuilt.bytes_lost = pipeline.declare_lost()?;
     pipeline.rest()?;
     drop(pipeline);
@@ -119,8 +120,8 @@ fn open_old(setup: &Setup, rebuilt: &mut Rebuilt) -> Result<Option<Old>, StoreEr
     let store = match Store::open(&options) {
         Ok(store) => store,
         Err(StoreError::Missing { .. }) => return Ok(None),
-        Err(error @ StoreError::Open { .. }) => {
-            rebuilt.unreadable = Some(error.to_string());
+        Err(StoreError::Open { reason, .. }) => {
+            rebuilt.unreadable = Some(format!("the old database cannot be opened: {reason}"));
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -131,7 +132,7 @@ fn open_old(setup: &Setup, rebuilt: &mut Rebuilt) -> Result<Option<Old>, StoreEr
     let (positions, copied, history_read_at) = match known {
         Ok(known) => known,
         Err(error) => {
-            rebuilt.unreadable = Some(error.to_string());
+            rebuilt.unreadable = Some(format!("the old database cannot be read: {error}"));
             return Ok(None);
         }
     };

@@ -41,7 +41,7 @@ pub use position::Position;
 pub use query::Answer;
 pub use reader::{AlertFilter, CallFilter, Reader};
 pub use restore::{Alias, Restored, RestoredMail};
-pub use salvage::Parts;
+pub use salvage::{Parts, Place};
 pub use tool_row::{ToolName, ToolRow};
 
 /// What can go wrong with the database.

@@ -19,6 +19,12 @@ use crate::model::{
 /// Parts of generations: each from an offset on.
 pub type Parts = Vec<(u64, u64)>;
 
+/// A record's place in the order of time.
+pub type Place = (Option<Micros>, RecordId);
+
+/// Rows that DuckDB keeps together: where one of them cannot be read, the others of its block often cannot either.
+const BLOCK_ROWS: u64 = 122_880;
+
 impl Store {
     /// Facts that the logs do not tell. What cannot be read of them is told to `lose`, with what it is.
     pub fn facts(&self, mut lose: impl FnMut(&str, StoreError)) -> Restored {
@@ -133,7 +139,35 @@ impl Store {
     pub fn records_of(
         &self,
         parts: &Parts,
-        after: Option<(Option<Micros>, RecordId)>,
+        after: Option<Place>,
+        rows_max: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.records_where(parts, after, "true", rows_max)
+    }
+
+    /// As [`Store::records_of`], of one of the blocks in which the table is stored; for a table of which others are
+    /// damaged. None behind the last block.
+    pub fn records_of_block(
+        &self,
+        parts: &Parts,
+        after: Option<Place>,
+        block: u64,
+    ) -> Result<Option<Vec<Record>>, StoreError> {
+        let rows: u64 =
+            self.connection.query_row("select count(*) from record_log", [], |row| row.get(0))?;
+        let first = block.saturating_mul(BLOCK_ROWS);
+        if first >= rows {
+            return Ok(None);
+        }
+        let inside = format!("r.rowid >= {first} and r.rowid < {}", first + BLOCK_ROWS);
+        self.records_where(parts, after, &inside, usize::MAX).map(Some)
+    }
+
+    fn records_where(
+        &self,
+        parts: &Parts,
+        after: Option<Place>,
+        condition: &str,
         rows_max: usize,
     ) -> Result<Vec<Record>, StoreError> {
         want_parts(&self.connection, parts)?;
@@ -149,14 +183,16 @@ impl Store {
         let mut statement = self.connection.prepare(&format!(
             "select {columns} from record_log r join wanted_part w
                  on r.generation = w.generation and r.\"offset\" >= w.start
-             where {later} order by time nulls first, r.generation, r.\"offset\", r.idx limit ?"
+             where {condition} and {later}
+             order by time nulls first, r.generation, r.\"offset\", r.idx limit ?"
         ))?;
         let times = at.into_iter().flat_map(|at| [time(Some(at)), time(Some(at))]);
+        let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX).unsigned_abs();
         let values = times.chain([
             number(id.generation),
             number(id.offset),
             small(id.index),
-            number(rows_max as u64),
+            number(rows_max),
         ]);
         let rows = statement.query_map(duckdb::params_from_iter(values), record_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)

@@ -153,9 +153,7 @@ impl Pipeline {
     fn take_old(&mut self, reading: &mut Reading) -> Option<Store> {
         let (store, records, failed) = self.intake.end_again()?.end();
         reading.records_carried += records;
-        reading.losses.extend(failed.map(|error| {
-            format!("records of files that are gone, after {records} of them: {error}")
-        }));
+        reading.losses.extend(failed);
         Some(store)
     }
 

@@ -111,3 +111,38 @@ fn what_neither_the_logs_nor_the_old_database_have_is_a_gap_and_told() {
 fn duckdb_of(setup: &Setup) -> duckdb::Connection {
     duckdb::Connection::open(&setup.store.path).unwrap()
 }
+
+#[test]
+fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 1);
+    fs::remove_file(home.path().join("logs/a.jsonl")).unwrap();
+    // As many records as several blocks hold, of one file that is gone.
+    let connection = duckdb_of(&setup);
+    connection
+        .execute_batch(
+            "insert into record_log select r.* replace ((i + 1) * 100 as \"offset\", 100 as length,
+                 md5(i::varchar) as detail)
+             from record_log r, range(260000) t(i);
+             update record_log set length = 100 where \"offset\" = 0;
+             insert into position_log select * replace (seq + 1 as seq, 26000100 as \"offset\",
+                 260001 as records, 26000100 as size) from position_log order by seq desc limit 1;
+             checkpoint",
+        )
+        .unwrap();
+    drop(connection);
+    let mut bytes = fs::read(&setup.store.path).unwrap();
+    // Nearly all of the file are the records.
+    let place = bytes.len() / 2;
+    for byte in &mut bytes[place..place + 100] {
+        *byte ^= 0x5a;
+    }
+    fs::write(&setup.store.path, bytes).unwrap();
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert!(rebuilt.is_partial() && rebuilt.unreadable.is_none(), "{rebuilt:?}");
+    assert!((130_000..260_000).contains(&rebuilt.records_carried), "{rebuilt:?}");
+    assert_eq!(rebuilt.bytes_lost, 100 * (260_001 - rebuilt.records_carried));
+    assert_eq!(watch(&setup), rebuilt.records_carried);
+}
