@@ -126,7 +126,9 @@ impl Intake {
         if is_history {
             for status in self.tail.status() {
                 // Of what was stored before an interruption, the boundary is known.
-                let new = Known { history_until: status.size, ..Known::default() };
+                // A compressed file that is there now was written before.
+                let until = if status.is_size_known { status.size } else { u64::MAX };
+                let new = Known { history_until: until, ..Known::default() };
                 self.known.entry(status.generation).or_insert(new);
             }
         }
@@ -144,6 +146,10 @@ impl Intake {
     /// True while files hold complete lines that were not handed out.
     pub(super) fn is_pending(&self) -> bool {
         !self.tail.pending().is_empty()
+    }
+
+    pub(super) fn is_deciding(&self) -> bool {
+        self.tail.is_deciding()
     }
 
     pub(super) fn status(&self) -> Vec<SourceStatus> {

@@ -157,8 +157,15 @@ impl Pipeline {
 
     /// Looks at the files.
     pub(crate) fn look(&mut self, now: Micros) -> ScanReport {
-        let is_history = self.is_history_pending && std::mem::take(&mut self.is_first_look);
-        self.intake.scan(now, is_history)
+        let is_history = self.is_history_pending && self.is_first_look;
+        let report = self.intake.scan(now, is_history);
+        self.is_first_look &= self.intake.is_deciding();
+        report
+    }
+
+    /// Whether it takes more looks to know whose content some files hold.
+    pub(crate) fn is_deciding(&self) -> bool {
+        self.intake.is_deciding()
     }
 
     /// Reads the unterminated ends of files that nobody writes to any more.
@@ -180,7 +187,8 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
-            if std::mem::take(&mut self.is_history_pending) {
+            if self.is_history_pending && !self.intake.is_deciding() {
+                self.is_history_pending = false;
                 self.store.end_history(now)?;
             }
             return Ok(None);

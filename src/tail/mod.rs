@@ -26,11 +26,14 @@
 //! - A single file as a root is exactly that file: its rotations are read only through the file
 //!   held open.
 
+mod codec;
+mod content;
 mod cut;
 mod discover;
 mod identity;
 mod name;
 mod open;
+mod packed;
 mod place;
 mod reader;
 mod report;
@@ -50,9 +53,9 @@ pub use source::Cursor;
 pub use wake::Wake;
 
 use crate::model::Micros;
-use identity::FileKey;
+use identity::{FileKey, Stamp};
 use open::OpenFiles;
-use place::Copy;
+use place::{Copy, Waiting};
 use source::Source;
 
 /// Longest line read whole, in bytes without its newline; a longer one becomes an
@@ -99,6 +102,12 @@ pub struct Tail {
     by_key: HashMap<FileKey, u64>,
     /// Files that so far hold nothing but a copy of what another, living file holds.
     copies: BTreeMap<FileKey, Copy>,
+    /// Compressed files that it takes several scans to place.
+    waiting: HashMap<FileKey, Waiting>,
+    /// Compressed files that end too early, as they were at the last scan.
+    cut_off: BTreeMap<FileKey, Stamp>,
+    /// Compressed files that the last scan could not decide about in the time that it had.
+    is_deciding: bool,
     files: OpenFiles,
     /// The real paths of the roots at the last scan: what is opened must lie inside.
     inside: Vec<PathBuf>,
@@ -133,6 +142,9 @@ impl Tail {
             sources,
             by_key,
             copies: BTreeMap::new(),
+            waiting: HashMap::new(),
+            cut_off: BTreeMap::new(),
+            is_deciding: false,
             inside: Vec::new(),
             problems: BTreeMap::new(),
             read_problems: Vec::new(),
@@ -142,6 +154,12 @@ impl Tail {
     /// The number that the next new generation gets.
     pub fn next_generation(&self) -> u64 {
         self.next_generation
+    }
+
+    /// Whether the last scan left compressed files undecided, since that takes long; each scan goes
+    /// on where the last one stopped.
+    pub fn is_deciding(&self) -> bool {
+        self.is_deciding
     }
 
     /// Every source, by generation.
