@@ -9,11 +9,23 @@ use flate2::bufread::GzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, StreamingDecoder};
 
+use super::content::read_up_to;
+
 /// How far back a zstd frame may refer, in bytes: what every level but `--ultra -22` and the usual
 /// use of `--long` need. Each open decoder may hold so much in memory.
 const ZSTD_WINDOW_BYTES_MAX: u64 = 64 << 20;
 
 const FEED_BYTES: usize = 64 << 10;
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The longest header of a zstd frame.
+const ZSTD_HEADER_BYTES: u64 = 18;
+
+/// Blocks looked at to add up the sizes of zstd frames.
+const ZSTD_BLOCKS_MAX: usize = 100_000;
 
 /// Why an archive cannot be unpacked further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,9 +181,9 @@ impl Codec {
         let (start, is_first) = (feed.at, self.is_first);
         let magic = feed.peek()?;
         let foreign = if is_first { Fault::Foreign } else { Fault::Garbage };
-        let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
+        let is_gzip = magic.starts_with(&GZIP_MAGIC);
         let is_skippable = matches!(magic, [0x50..=0x5f, 0x2a, 0x4d, 0x18]);
-        let is_zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
+        let is_zstd = magic == ZSTD_MAGIC;
         if magic.is_empty() {
             return Ok(Some(if is_first { Step::Fault(Fault::Cut) } else { Step::End }));
         }
@@ -207,8 +219,7 @@ impl Codec {
                 return Ok(Some(Step::Fault(Fault::Window)));
             }
             Err(_) => {
-                // The longest header has 18 bytes.
-                let is_cut = file.metadata()?.len() < start + 18;
+                let is_cut = file.metadata()?.len() < start + ZSTD_HEADER_BYTES;
                 let fault = if is_cut { Fault::Cut } else { Fault::Corrupt };
                 self.state = State::Between(Feed::new(file, start));
                 return Ok(Some(Step::Fault(fault)));
@@ -270,6 +281,63 @@ impl Codec {
         self.skip = self.skip.max(self.member_bytes);
         self.state = State::Between(Feed::new(file, self.member_start));
     }
+}
+
+/// Whether a file that begins so is compressed in a way that is unpacked here.
+pub(super) fn is_archive(head: &[u8]) -> bool {
+    head.starts_with(&GZIP_MAGIC) || head.starts_with(&ZSTD_MAGIC)
+}
+
+/// What an archive says about the size of its content.
+pub(super) struct StatedSize {
+    pub(super) size: u64,
+    /// It says the lower 32 bits, of its last member.
+    is_gzip: bool,
+}
+
+impl StatedSize {
+    pub(super) fn is(&self, size: u64) -> bool {
+        let said = if self.is_gzip { size & u64::from(u32::MAX) } else { size };
+        self.size == said
+    }
+}
+
+/// Looks up what an archive says about the size of its content; unpacks nothing.
+pub(super) fn stated_size(file: &File) -> io::Result<Option<StatedSize>> {
+    let end = file.metadata()?.len();
+    if read_up_to(file, 0, 2)? == GZIP_MAGIC {
+        let last = read_up_to(file, end.saturating_sub(4), 4)?;
+        let size = last.try_into().ok().map(|last| u64::from(u32::from_le_bytes(last)));
+        return Ok(size.map(|size| StatedSize { size, is_gzip: true }));
+    }
+    let (mut at, mut size, mut blocks) = (0, 0_u64, 0);
+    while at < end {
+        let header = read_up_to(file, at, ZSTD_HEADER_BYTES)?;
+        let mut decoder = FrameDecoder::new();
+        if decoder.init(header.as_slice()).is_err() || decoder.content_size() == 0 {
+            return Ok(None);
+        }
+        size = size.saturating_add(decoder.content_size());
+        at += decoder.bytes_read_from_source();
+        loop {
+            let header = read_up_to(file, at, 3)?;
+            let &[low, middle, high] = header.as_slice() else { return Ok(None) };
+            let header = u32::from_le_bytes([low, middle, high, 0]);
+            // A block of one byte repeated holds that byte.
+            let length = if header >> 1 & 3 == 1 { 1 } else { u64::from(header >> 3) };
+            at += 3 + length;
+            blocks += 1;
+            if header & 1 == 1 {
+                break;
+            }
+            if blocks > ZSTD_BLOCKS_MAX {
+                return Ok(None);
+            }
+        }
+        let has_checksum = header.get(4).is_some_and(|descriptor| descriptor & 4 != 0);
+        at += if has_checksum { 4 } else { 0 };
+    }
+    Ok((at == end).then_some(StatedSize { size, is_gzip: false }))
 }
 
 /// The file's bytes in order. At its end it says that there are none for now: it may grow.

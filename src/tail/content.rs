@@ -134,10 +134,19 @@ impl Content {
     }
 
     /// For a compressed file: the size of the content as it says itself, a hint only.
-    pub(super) fn stated_size(&self) -> Option<u64> {
+    pub(super) fn stated_size(&self) -> io::Result<Option<u64>> {
         match self {
-            Self::Plain(_) => None,
+            Self::Plain(_) => Ok(None),
             Self::Packed(packed) => packed.stated_size(),
+        }
+    }
+
+    /// Whether a compressed file says that its content has this size; if so, that is taken for
+    /// true from now on.
+    pub(super) fn ends_as_stated(&self, size: u64) -> io::Result<bool> {
+        match self {
+            Self::Plain(_) => Ok(false),
+            Self::Packed(packed) => packed.ends_as_stated(size),
         }
     }
 }

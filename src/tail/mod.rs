@@ -11,6 +11,11 @@
 //! away before the original is truncated; other content in the same file is a new generation, read
 //! from its beginning. The items of a generation cover `[0, offset)` exactly, in order.
 //!
+//! A `.gz` or `.zst` file is the content it was made from: its identity, its size and every offset
+//! are those of the unpacked bytes. It is unpacked as it is read, never to disk, in steps of
+//! bounded length, with a few decoders of bounded memory; how much it holds is known only at its
+//! end. One that ends too early gives its complete lines and is a problem until it is whole.
+//!
 //! What cannot be promised:
 //!
 //! - Bytes written and then truncated or deleted between two reads are lost; where their number is
@@ -23,6 +28,13 @@
 //! - Of two files that first differ before anything of either was read, both are read in full.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.
+//! - A compressed file is verified piece by piece, at the end of each member: of a damaged one,
+//!   lines that the damage changed may have been handed out before it shows, and a sound one in its
+//!   place is then read again.
+//! - A compressed file that was read to its end is known again after a restart by the head of its
+//!   content and the size that it states.
+//! - Of generations that are gone the last 10000 are known: older content that comes back is read
+//!   again.
 //! - A single file as a root is exactly that file: its rotations are read only through the file
 //!   held open.
 

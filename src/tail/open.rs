@@ -17,7 +17,7 @@ const O_NONBLOCK: i32 = 0o4000;
 const O_NONBLOCK: i32 = 0x4;
 
 /// Compressed files' decoders at work at a time, about.
-const DECODERS_MAX: usize = 4;
+const DECODERS_MAX: usize = 8;
 
 /// The error number for "this process has too many files open".
 const EMFILE: i32 = 24;

@@ -8,10 +8,8 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::sync::Arc;
 
-use ruzstd::decoding::FrameDecoder;
-
 use super::LINE_BYTES_MAX;
-use super::codec::{Codec, Fault, Step};
+use super::codec::{self, Codec, Fault, Step};
 use super::content::{Extent, read_up_to};
 use super::identity::{HEAD_BYTES, Stamp, TAIL_BYTES, hash, key_and_stamp};
 
@@ -87,7 +85,7 @@ impl Packed {
         let mut state = self.state.borrow_mut();
         state.refresh(&self.file)?;
         let end = offset.saturating_add(length);
-        if let Some(bytes) = state.from_head(offset, end) {
+        if let Some(bytes) = state.out_of_head(offset, end) {
             return Ok(bytes);
         }
         let mut decoder = state.take(is_aside, offset, &self.file);
@@ -130,18 +128,21 @@ impl Packed {
         (state.ahead, state.aside) = (None, None);
     }
 
-    /// What a file of one gzip member or one zstd frame says about its content's size.
-    pub(super) fn stated_size(&self) -> Option<u64> {
-        let size = self.file.metadata().ok()?.len();
-        let start = read_up_to(&self.file, 0, 18).ok()?;
-        if start.starts_with(&[0x1f, 0x8b]) {
-            // The size's lower 32 bits, of the last member.
-            let last = read_up_to(&self.file, size.checked_sub(4)?, 4).ok()?;
-            return Some(u64::from(u32::from_le_bytes(last.try_into().ok()?)));
+    pub(super) fn stated_size(&self) -> io::Result<Option<u64>> {
+        Ok(codec::stated_size(&self.file)?.map(|stated| stated.size))
+    }
+
+    pub(super) fn ends_as_stated(&self, size: u64) -> io::Result<bool> {
+        let Some(stated) = codec::stated_size(&self.file)? else { return Ok(false) };
+        if !stated.is(size) {
+            return Ok(false);
         }
-        let mut decoder = FrameDecoder::new();
-        decoder.init(start.as_slice()).ok()?;
-        Some(decoder.content_size()).filter(|size| *size > 0)
+        let mut state = self.state.borrow_mut();
+        state.refresh(&self.file)?;
+        let fed = self.file.metadata()?.len();
+        state.size = size;
+        state.end = Some(End { fault: None, fed, fed_hash: hash_before(&self.file, fed)? });
+        Ok(true)
     }
 }
 
@@ -171,7 +172,7 @@ impl State {
     }
 
     /// Answers from the head alone, if that is possible.
-    fn from_head(&self, offset: u64, end: u64) -> Option<Vec<u8>> {
+    fn out_of_head(&self, offset: u64, end: u64) -> Option<Vec<u8>> {
         let is_there = end <= self.head.len() as u64;
         let is_all = self.end.is_some() && self.size == self.head.len() as u64;
         let is_past = self.end.is_some() && offset >= self.size;

@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use super::Tail;
-use super::codec::Fault;
+use super::codec::{Fault, is_archive};
 use super::content::Content;
 use super::discover::{Found, outside};
 use super::identity::{
     Anchor, HEAD_BYTES, Head, Stamp, first_half, holds_time, is_distinctive, is_utf16,
     may_become_utf16, opening,
 };
+use super::name::is_packed;
 use super::open::OpenError;
 use super::report::{Event, Problem, ProblemKind, SourceState};
 use super::scan::Pass;
@@ -99,6 +100,10 @@ impl Tail {
         if is_same_copy || found.stamp.size == 0 {
             return;
         }
+        if pass.unpackable_bytes == 0 && is_packed(&found.path) {
+            self.is_deciding = true;
+            return;
+        }
         let path = found.path.clone();
         match self.open_stranger(found) {
             Ok(Some(stranger)) => self.place_opened(stranger, pass),
@@ -173,6 +178,11 @@ impl Tail {
                            UTF-8, or have its writer use UTF-8";
             return Ok(Origin::Unreadable(ProblemKind::Encoding, message));
         }
+        if !stranger.file.is_packed() && is_archive(&stranger.head) {
+            let message = "is compressed and its name does not say so; it is read once its name ends \
+                           with .gz or .zst";
+            return Ok(Origin::Unreadable(ProblemKind::Compressed, message));
+        }
         if stranger.head.is_empty()
             && let Some(fault) = fault.filter(|fault| *fault != Fault::Cut)
         {
@@ -181,7 +191,18 @@ impl Tail {
         if stranger.head.is_empty() || may_become_utf16(&stranger.head) {
             return Ok(self.wait_for_the_rest(stranger));
         }
-        self.origin(stranger, pass)
+        let origin = self.origin(stranger, pass)?;
+        // As long as it is in the making it may be a copy of which too little is there to see it.
+        let is_new = matches!(origin, Origin::New) && stranger.file.fault() == Some(Fault::Cut);
+        if is_new && !(self.is_cut_for_good(stranger) && is_distinctive(&stranger.head)) {
+            return Ok(self.wait_for_the_rest(stranger));
+        }
+        Ok(origin)
+    }
+
+    /// Whether a compressed file that ends too early was the same at the last scan.
+    fn is_cut_for_good(&self, stranger: &Stranger) -> bool {
+        self.cut_off.get(&stranger.found.key) == Some(&stranger.stamp)
     }
 
     /// For a compressed file that ends too early: says so if it was the same at the last scan.
@@ -189,10 +210,10 @@ impl Tail {
         if stranger.file.fault() != Some(Fault::Cut) {
             return Origin::Unclear;
         }
-        let before = self.cut_off.insert(stranger.found.key, stranger.stamp);
-        if before == Some(stranger.stamp) {
+        if self.is_cut_for_good(stranger) {
             return Origin::Unreadable(ProblemKind::Damaged, Fault::Cut.message());
         }
+        self.cut_off.insert(stranger.found.key, stranger.stamp);
         Origin::Unclear
     }
 
@@ -410,8 +431,6 @@ impl Tail {
         self.next_generation += 1;
         let Stranger { found, file, stamp, head, .. } = stranger;
         let mut source = Source::new(generation, &found.stream, found.path.clone(), found.key);
-        source.is_packed = file.is_packed();
-        source.stated_size = file.stated_size();
         // What cannot be found out now shows when it is read.
         source.is_stalled = source.note_extent(&file).is_err();
         source.seen = Head::seen(&head);

@@ -13,7 +13,10 @@ use super::{Chunk, GapWhy, Item, Tail};
 use crate::model::{Micros, Text};
 
 /// Compressed files that are read side by side: each takes a decoder's memory.
-const PACKED_AT_ONCE_MAX: usize = 3;
+const PACKED_AT_ONCE_MAX: usize = 6;
+
+/// After so many bytes newer files of the stream no longer wait for an archive.
+const WAITED_FOR_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes unpacked in one go, so that a file that is all air cannot hold up the others.
 const UNPACKED_BYTES_MAX: u64 = 64 << 20;
@@ -39,13 +42,23 @@ pub(super) enum ReadError {
 impl Tail {
     /// The generations that have unread bytes which may hold complete lines, by number. Touches no
     /// file. Empty once everything that the last scan saw is read. Of compressed files there are
-    /// few at a time, of each stream the oldest: the others follow when it is read.
+    /// few at a time, of each stream the oldest: the others follow when it is read, and so do newer
+    /// files of the stream that were not begun, so that lines come in the order of their times.
     pub fn pending(&self) -> Vec<u64> {
         let mut unpacking: BTreeSet<&str> = BTreeSet::new();
+        let mut awaited: BTreeSet<&str> = BTreeSet::new();
         let mut pending = Vec::new();
         for source in self.sources.values().filter(|source| source.is_pending()) {
-            let is_free = unpacking.len() < PACKED_AT_ONCE_MAX;
-            if !source.is_packed || (is_free && unpacking.insert(&source.stream)) {
+            let read = source.read.offset;
+            let is_due = if source.unpacking.is_none() {
+                read > 0 || !awaited.contains(&*source.stream)
+            } else {
+                if read < WAITED_FOR_BYTES_MAX {
+                    awaited.insert(&source.stream);
+                }
+                unpacking.len() < PACKED_AT_ONCE_MAX && unpacking.insert(&source.stream)
+            };
+            if is_due {
                 pending.push(source.generation);
             }
         }
@@ -74,8 +87,8 @@ impl Tail {
         let is_due = |source: &&Source| {
             source.state == SourceState::Rotated
                 && !source.is_stalled
-                && !source.has_more
-                && source.fault.is_none()
+                && !source.has_more()
+                && source.fault().is_none()
                 && source.unread_bytes() > 0
                 && source.scanned >= source.size
                 && now.since(source.quiet_since) >= grace

@@ -9,6 +9,7 @@ use super::Tail;
 use super::codec::Fault;
 use super::content::Content;
 use super::discover::{Found, outside, walk};
+use super::name::is_packed;
 use super::open::OpenError;
 use super::place::Heads;
 use super::report::{Event, Problem, ProblemKind, ScanReport, SourceState};
@@ -104,8 +105,11 @@ impl Tail {
         match self.verify_at(generation, &found, pass) {
             Ok(true) => self.see(generation, found, pass),
             Ok(false) => {
-                let size = self.sources.get(&generation).map_or(0, |source| source.size);
-                let is_shorter = found.stamp.size < size;
+                let source = self.sources.get(&generation);
+                // The size of a compressed file says nothing of its content's.
+                let is_shorter = source.is_some_and(|source| {
+                    source.unpacking.is_none() && found.stamp.size < source.size
+                });
                 let loss = if is_shorter { Loss::Truncated } else { Loss::Rewritten };
                 pass.lost.insert(generation, loss);
                 self.by_key.remove(&found.key);
@@ -177,6 +181,10 @@ impl Tail {
         let Some(source) = self.sources.get_mut(&generation) else { return Ok(false) };
         if source.is_settled && source.verified == Some(found.stamp) {
             return Ok(true);
+        }
+        // What was begun goes on first: its decoder must stay.
+        if pass.unpackable_bytes == 0 && is_packed(&found.path) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         // A file held open keeps its inode: it is the one that was found.
         if !self.files.has(generation) {
@@ -298,7 +306,7 @@ impl Tail {
             // One that ends too early may be in the making: until it was the same at two scans.
             let is_lasting = |fault: &Fault| *fault != Fault::Cut || source.is_settled;
             if source.state != SourceState::Gone
-                && let Some(fault) = source.fault.filter(is_lasting)
+                && let Some(fault) = source.fault().filter(is_lasting)
             {
                 let kind = ProblemKind::Damaged;
                 pass.problems.push(Problem::new(&source.path, kind, fault.message()));

@@ -54,13 +54,8 @@ pub(super) struct Source {
     pub(super) key: FileKey,
     pub(super) state: SourceState,
     pub(super) size: u64,
-    /// A compressed file that may hold more than is known: `size` is what was unpacked so far.
-    pub(super) has_more: bool,
-    /// What keeps a compressed file from being unpacked to its end.
-    pub(super) fault: Option<Fault>,
-    /// What a compressed file says about the size of its content.
-    pub(super) stated_size: Option<u64>,
-    pub(super) is_packed: bool,
+    /// Of a compressed file that was looked into.
+    pub(super) unpacking: Option<Unpacking>,
     /// What the file was seen to begin with, read or not.
     pub(super) seen: Head,
     /// Of its first few bytes, once they were looked at.
@@ -93,6 +88,17 @@ pub(super) struct Source {
     pub(super) quiet_size: u64,
 }
 
+/// How far a compressed file is unpacked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unpacking {
+    /// There may be more than is known: the source's size is what was unpacked so far.
+    has_more: bool,
+    /// What keeps it from being unpacked to its end.
+    fault: Option<Fault>,
+    /// What it says about the size of its content.
+    stated_size: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inherited {
     pub(super) of: u64,
@@ -109,10 +115,7 @@ impl Source {
             key,
             state: SourceState::Live,
             size: 0,
-            has_more: false,
-            fault: None,
-            stated_size: None,
-            is_packed: false,
+            unpacking: None,
             seen: Head::EMPTY,
             opening: None,
             read: Anchor::START,
@@ -170,8 +173,8 @@ impl Source {
             stream: Text::clone(&self.stream),
             path: self.path.clone(),
             state: self.state,
-            size: self.stated_size.filter(|_| self.has_more).unwrap_or(0).max(self.size),
-            is_size_known: !self.has_more,
+            size: self.likely_size(),
+            is_size_known: !self.has_more(),
             read: self.read.offset,
             committed: self.committed.offset,
         }
@@ -186,7 +189,7 @@ impl Source {
     pub(super) fn is_pending(&self) -> bool {
         self.state != SourceState::Gone
             && !self.is_stalled
-            && (self.size > self.scanned || self.has_more)
+            && (self.size > self.scanned || self.has_more())
     }
 
     /// Looks at the file and, if it changed since it was last verified, at its content. False: it
@@ -215,7 +218,7 @@ impl Source {
         {
             return Ok(false);
         }
-        if !is_same_content(file, &self.seen, &self.read)? {
+        if !self.is_drained_archive(file)? && !is_same_content(file, &self.seen, &self.read)? {
             return Ok(false);
         }
         let bytes = file.read_up_to(0, HEAD_BYTES as u64)?;
@@ -226,23 +229,60 @@ impl Source {
         if !self.is_settled && !self.is_mere_growth(extent.size) {
             self.forget_progress();
         }
+        if self.verified != Some(stamp) {
+            self.unpacking = None;
+        }
         self.verified = Some(stamp);
         if !extent.has_more {
             self.lost_bytes += self.size.saturating_sub(extent.size);
         }
-        self.stated_size = file.stated_size();
-        self.is_packed = file.is_packed();
         self.note_extent(file)?;
         Ok(true)
+    }
+
+    /// Whether a compressed file, of which everything was read before the last start, is still the
+    /// same by how its content begins and by the size that it states: to unpack a year of archives
+    /// at every start would take minutes.
+    fn is_drained_archive(&self, file: &Content) -> io::Result<bool> {
+        let is_drained = self.verified.is_none() && self.read.offset == self.size;
+        if !is_drained || self.size == 0 || !file.is_packed() {
+            return Ok(false);
+        }
+        let head = file.read_up_to(0, HEAD_BYTES as u64)?;
+        Ok(self.read.head.begins(&head) && file.ends_as_stated(self.size)?)
     }
 
     /// Notes how much there is, as far as it is known by now.
     pub(super) fn note_extent(&mut self, file: &Content) -> io::Result<()> {
         let extent = file.extent()?;
         self.size = extent.size;
-        self.has_more = extent.has_more;
-        self.fault = file.fault();
+        if file.is_packed() {
+            let stated_size = match &self.unpacking {
+                Some(before) => before.stated_size,
+                None => file.stated_size()?,
+            };
+            let (has_more, fault) = (extent.has_more, file.fault());
+            self.unpacking = Some(Unpacking { has_more, fault, stated_size });
+        } else {
+            self.unpacking = None;
+        }
         Ok(())
+    }
+
+    /// Whether there may be more content than its size says.
+    pub(super) fn has_more(&self) -> bool {
+        self.unpacking.is_some_and(|unpacking| unpacking.has_more)
+    }
+
+    /// What keeps a compressed file from being unpacked to its end.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.unpacking.and_then(|unpacking| unpacking.fault)
+    }
+
+    fn likely_size(&self) -> u64 {
+        let unfinished = self.unpacking.filter(|unpacking| unpacking.has_more);
+        let stated = unfinished.and_then(|unpacking| unpacking.stated_size);
+        stated.unwrap_or(0).max(self.size)
     }
 
     /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are

@@ -212,7 +212,7 @@ impl Bench {
 
 /// Compresses as the name says.
 fn pack(name: &str, content: &[u8]) -> Vec<u8> {
-    if name.ends_with(".zst") {
+    if Path::new(name).extension().is_some_and(|kind| kind == "zst") {
         let level = ruzstd::encoding::CompressionLevel::Fastest;
         return ruzstd::encoding::compress_to_vec(content, level);
     }

@@ -209,7 +209,7 @@ impl Model {
             .into_iter()
             .find(|kind| self.bench.path(&format!("{name}{kind}")).exists())
             .unwrap_or(kind);
-        let archive = pack(kind, &fs::read(self.bench.path(&name)).unwrap());
+        let archive = pack(&format!("a{kind}"), &fs::read(self.bench.path(&name)).unwrap());
         let part = &archive[..archive.len() * percent / 100];
         self.bench.rewrite(&format!("{name}{kind}"), part);
         if !keep {
