@@ -318,6 +318,7 @@ mod tests {
             clocks: vec![],
             outcome_words: vec![],
             is_single_pass: false,
+            silence_micros: None,
             mail: None,
         };
         let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();

@@ -6,6 +6,7 @@ mod drive;
 mod evidence;
 mod history;
 mod intake;
+mod notice;
 mod pipeline;
 mod scan;
 mod watch;

@@ -1,0 +1,89 @@
+use super::*;
+use crate::tail::TailConfig;
+
+const WITHOUT: &str = "{\"actor\":\"client\",\"tool\":\"a\",\"outcome\":\"ASK\"}\n";
+const WITH: &str = "{\"actor\":\"client\",\"tool\":\"b\",\"outcome\":\"ASK\",\
+                    \"ts\":\"2026-11-20T08:00:00Z\"}\n";
+
+fn intake(logs: &std::path::Path, may_hold: bool) -> Intake {
+    let tail = Tail::new(TailConfig::new(vec![logs.to_path_buf()]), vec![], 1);
+    let waits = Waits { may_hold, silence_micros: None };
+    Intake::new(tail, Parser::new([0; 32], vec![]), &[], waits)
+}
+
+fn times(intake: &mut Intake, now: Micros) -> Vec<Option<Micros>> {
+    intake.scan(now, false);
+    let cut = intake.cut(100, now);
+    intake.commit(&cut);
+    cut.records.iter().map(|record| record.at).collect()
+}
+
+#[test]
+fn a_first_line_without_a_time_takes_the_next_ones_however_it_was_read() {
+    let at = Micros::parse_rfc3339("2026-11-20T08:00:00Z");
+    let now = at.unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let file = logs.path().join("a.jsonl");
+    let mut live = intake(logs.path(), true);
+    std::fs::write(&file, WITHOUT).unwrap();
+    assert_eq!(times(&mut live, now), []);
+    let mut log = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+    std::io::Write::write_all(&mut log, WITH.as_bytes()).unwrap();
+    assert_eq!(times(&mut live, now.plus(Micros::SECOND)), [at, at]);
+    assert_eq!(times(&mut intake(logs.path(), false), now), [at, at]);
+}
+
+#[test]
+fn a_log_without_times_is_read_all_the_same() {
+    let logs = tempfile::tempdir().unwrap();
+    std::fs::write(logs.path().join("a.jsonl"), WITHOUT).unwrap();
+    let mut live = intake(logs.path(), true);
+    assert_eq!(times(&mut live, Micros(0)), []);
+    assert_eq!(times(&mut live, Micros(HOLD_MICROS)), [None]);
+    assert_eq!(times(&mut intake(logs.path(), false), Micros(0)), [None]);
+}
+
+#[test]
+fn a_log_that_was_written_to_and_no_longer_is_is_told_of_once() {
+    let day = 24 * Micros::HOUR;
+    let start = Micros::parse_rfc3339("2026-11-20T08:00:00Z").unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let file = logs.path().join("a.jsonl");
+    std::fs::write(&file, WITH).unwrap();
+    let waits = Waits { may_hold: true, silence_micros: Some(day) };
+    let tail = Tail::new(TailConfig::new(vec![logs.path().to_path_buf()]), vec![], 1);
+    let mut intake = Intake::new(tail, Parser::new([0; 32], vec![]), &[], waits);
+    let mut events = |now: Micros, is_history: bool| {
+        intake.scan(now, is_history);
+        let mut cut = intake.cut(100, now);
+        intake.commit(&cut);
+        let notices = std::mem::take(&mut cut.notices);
+        notices.into_events().map(|event| (event.code, event.at)).collect::<Vec<_>>()
+    };
+    assert_eq!(events(start, true), [], "what was there at the start is history");
+    assert_eq!(events(start.plus(3 * day), false), [], "nothing ever came: no silence");
+    let mut log = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+    std::io::Write::write_all(&mut log, WITH.as_bytes()).unwrap();
+    let spoke = start.plus(3 * day + 1);
+    assert_eq!(events(spoke, false), []);
+    assert_eq!(events(spoke.plus(day - 1), false), []);
+    let silent = [(IngestCode::Silent, spoke.plus(day))];
+    assert_eq!(events(spoke.plus(day), false), silent);
+    assert_eq!(events(spoke.plus(2 * day), false), []);
+}
+
+#[test]
+fn oddities_of_one_kind_are_one_event_with_their_number() {
+    let now = Micros::parse_rfc3339("2026-11-20T08:00:00Z").unwrap();
+    let logs = tempfile::tempdir().unwrap();
+    let back = WITH.replace("08:00:00", "07:00:00");
+    std::fs::write(logs.path().join("a.jsonl"), format!("{WITH}{back}{WITH}{back}")).unwrap();
+    let mut intake = intake(logs.path(), false);
+    intake.scan(now, false);
+    let notices = std::mem::take(&mut intake.cut(100, now).notices);
+    let events: Vec<_> = notices.into_events().collect();
+    assert_eq!(events.len(), 1);
+    let event = &events[0];
+    assert_eq!((event.code, event.more, event.seconds), (IngestCode::TimeBack, 1, 3600));
+    assert_eq!(event.position.offset, WITH.len() as u64);
+}
