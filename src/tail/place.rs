@@ -179,8 +179,8 @@ impl Tail {
             return Ok(Origin::Unreadable(ProblemKind::Encoding, message));
         }
         if !stranger.file.is_packed() && is_archive(&stranger.head) {
-            let message = "is compressed and its name does not say so; it is read once its name ends \
-                           with .gz or .zst";
+            let message = "is compressed and its name does not say so; it is read once its name \
+                           ends with .gz or .zst";
             return Ok(Origin::Unreadable(ProblemKind::Compressed, message));
         }
         if stranger.head.is_empty()

@@ -255,7 +255,8 @@ fn an_archive_replaced_by_other_content_is_a_new_generation() {
         bench.append(&name, pack(&name, lines(1..300).as_bytes()));
         bench.catch_up();
         bench.rewrite(&name, pack(&name, lines(300..700).as_bytes()));
-        bench.catch_up();
+        let rewritten = Event::Rewritten { generation: 1, lost_bytes: 0 };
+        assert!(bench.catch_up().events.contains(&rewritten));
         assert_eq!((bench.lines(), bench.cursors.len()), (expected(1..700), 2));
         assert_eq!(bench.state(1), SourceState::Gone);
     });
