@@ -133,6 +133,15 @@ impl Content {
         }
     }
 
+    /// Where reading a compressed file goes on.
+    #[cfg(test)]
+    pub(super) fn unpacked_to(&self) -> Option<u64> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Packed(packed) => packed.unpacked_to(),
+        }
+    }
+
     /// For a compressed file: the size of the content as it says itself, a hint only.
     pub(super) fn stated_size(&self) -> io::Result<Option<u64>> {
         match self {

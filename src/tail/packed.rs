@@ -128,6 +128,11 @@ impl Packed {
         (state.ahead, state.aside) = (None, None);
     }
 
+    #[cfg(test)]
+    pub(super) fn unpacked_to(&self) -> Option<u64> {
+        self.state.borrow().ahead.as_ref().map(|decoder| decoder.at)
+    }
+
     pub(super) fn stated_size(&self) -> io::Result<Option<u64>> {
         Ok(codec::stated_size(&self.file)?.map(|stated| stated.size))
     }
