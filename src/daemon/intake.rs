@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::notice::{self, Notices};
-use crate::dialects::{Parsed, Parser};
+use crate::dialects::{Parsed, Parser, Part};
 use crate::mask::mask_cut;
 use crate::model::{IngestCode, Line, Micros, Record, RecordId, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
@@ -90,6 +90,8 @@ enum What {
     /// A line beyond the limit.
     Overlong(Reject),
     Gap(Gap),
+    /// The parts of one line: reading never goes on in the middle of a line.
+    Parts(Vec<What>),
 }
 
 /// One batch, ready to be joined and stored.
@@ -256,8 +258,8 @@ impl Intake {
             let Some(entry) = self.pop(generation) else { continue };
             let before = self.known.get(&generation).copied().unwrap_or_default();
             ends.entry(generation).or_insert((0, before)).0 = entry.end;
+            taken += entry.what.count();
             self.put(entry.what, generation, now, &mut cut);
-            taken += 1;
             self.fill(generation, chunk_bytes, now);
             let queue = self.queues.get_mut(&generation);
             let next = queue.and_then(|queue| queue.next(may_hold, now));
@@ -285,7 +287,7 @@ impl Intake {
                 Some((IngestCode::OverlongLine, reject.offset, reject.length))
             }
             What::Gap(gap) if gap.why == ZEROS => Some((IngestCode::Gap, gap.offset, gap.length)),
-            What::Reject(_) | What::Gap(_) => None,
+            What::Reject(_) | What::Gap(_) | What::Parts(_) => None,
         };
         if let Some((code, offset, bytes)) = odd
             && let Some(cursor) = self.tail.cursor(generation)
@@ -312,6 +314,11 @@ impl Intake {
             What::Gap(gap) => {
                 cut.bytes += gap.length;
                 cut.gaps.push(gap);
+            }
+            What::Parts(parts) => {
+                for part in parts {
+                    self.put(part, generation, now, cut);
+                }
             }
         }
     }
@@ -433,35 +440,59 @@ impl Queue {
 
     /// Whether its first entry is a record without a time.
     fn is_timeless(&self) -> bool {
-        match self.entries.front() {
-            Some(Entry { what: What::Record(record), .. }) => record.at.is_none(),
-            _ => false,
-        }
+        let first = self.entries.front().and_then(|entry| entry.what.first_record());
+        first.is_some_and(|record| record.at.is_none())
     }
 
     /// Adds an entry; a record without a time takes the last one before it, else the next one.
     fn push(&mut self, mut entry: Entry) {
-        if let What::Record(record) = &mut entry.what {
+        let mut lent = None;
+        entry.what.for_each_record(&mut |record| {
             if record.at.is_none() {
                 record.at = self.last_at;
             } else if is_valid(record) {
                 if self.last_at.is_none() {
-                    self.give_time(record.at);
+                    lent = record.at;
                 }
                 self.last_at = record.at;
             }
-        }
+        });
         self.entries.push_back(entry);
+        if lent.is_some() {
+            self.give_time(lent);
+        }
     }
 
     /// Gives the waiting first lines the first time that came.
     fn give_time(&mut self, at: Option<Micros>) {
         for entry in &mut self.entries {
-            if let What::Record(record) = &mut entry.what
-                && record.at.is_none()
-            {
-                record.at = at;
-            }
+            entry.what.for_each_record(&mut |record| record.at = record.at.or(at));
+        }
+    }
+}
+
+impl What {
+    /// Lines of the database that it becomes.
+    fn count(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.len(),
+            Self::Record(_) | Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => 1,
+        }
+    }
+
+    fn first_record(&self) -> Option<&Record> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Parts(parts) => parts.iter().find_map(Self::first_record),
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => None,
+        }
+    }
+
+    fn for_each_record(&mut self, work: &mut impl FnMut(&mut Record)) {
+        match self {
+            Self::Record(record) => work(record),
+            Self::Parts(parts) => parts.iter_mut().for_each(|part| part.for_each_record(work)),
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => {}
         }
     }
 }
@@ -469,10 +500,7 @@ impl Queue {
 impl Entry {
     /// What has no time comes at once, so that it holds up nothing.
     fn key(&self) -> Micros {
-        match &self.what {
-            What::Record(record) => record.at.unwrap_or(Micros(i64::MIN)),
-            What::Reject(_) | What::Overlong(_) | What::Gap(_) => Micros(i64::MIN),
-        }
+        self.what.first_record().and_then(|record| record.at).unwrap_or(Micros(i64::MIN))
     }
 }
 
@@ -491,17 +519,19 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
     match item {
         Item::Line { range, is_unterminated, .. } => {
             let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            match parser.parse(&line, &chunk.stream, now) {
-                Parsed::Record(mut record) => {
-                    if *is_unterminated {
-                        record.flags.push(Text::from("unterminated"));
-                        record.flags.sort();
-                    }
-                    What::Record(Box::new(record))
-                }
+            let mut what = match parser.parse(&line, &chunk.stream, now) {
+                Parsed::Record(record) => What::Record(Box::new(record)),
                 Parsed::Blank => gap("blank"),
                 Parsed::Reject(reject) => What::Reject(reject),
+                Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
+            };
+            if *is_unterminated {
+                what.for_each_record(&mut |record| {
+                    record.flags.push(Text::from("unterminated"));
+                    record.flags.sort();
+                });
             }
+            what
         }
         Item::Blank { .. } => gap("blank"),
         Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
@@ -511,10 +541,25 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             offset,
             length,
             reason: format!(
-                "a line of {length} bytes is longer than the limit; raise line_bytes_max in the \
-                 section [tail] if such lines are meant"
+                "a line of {length} bytes (BLAKE3 {:016x}) is longer than the limit; raise \
+                 line_bytes_max in the section [tail] if such lines are meant",
+                hash_head(&overlong.hash)
             ),
             head: mask_cut(&overlong.head),
         }),
+    }
+}
+
+/// Enough of a hash to know the line again.
+fn hash_head(hash: &[u8; 16]) -> u64 {
+    hash.iter().take(8).fold(0, |head, byte| (head << 8) | u64::from(*byte))
+}
+
+impl From<Part> for What {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Record(record) => Self::Record(Box::new(record)),
+            Part::Reject(reject) => Self::Reject(reject),
+        }
     }
 }
