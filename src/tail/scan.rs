@@ -55,6 +55,7 @@ impl Pass {
 pub(super) enum Loss {
     Truncated,
     Rewritten,
+    Deleted,
 }
 
 impl Tail {
@@ -102,16 +103,25 @@ impl Tail {
             pass.strangers.push(found);
             return;
         };
+        let was_held = self.files.has(generation);
         match self.verify_at(generation, &found, pass) {
             Ok(true) => self.see(generation, found, pass),
             Ok(false) => {
                 let source = self.sources.get(&generation);
+                let has_moved = source.is_some_and(|source| source.path != found.path);
                 // The size of a compressed file says nothing of its content's.
                 let is_shorter = source.is_some_and(|source| {
                     source.unpacking.is_none() && found.stamp.size < source.size
                 });
-                let loss = if is_shorter { Loss::Truncated } else { Loss::Rewritten };
-                pass.lost.insert(generation, loss);
+                pass.lost.insert(
+                    generation,
+                    match (was_held, has_moved, is_shorter) {
+                        // Deleted, and its inode given out again to another file.
+                        (false, true, _) => Loss::Deleted,
+                        (.., true) => Loss::Truncated,
+                        (.., false) => Loss::Rewritten,
+                    },
+                );
                 self.by_key.remove(&found.key);
                 self.files.let_go(generation);
                 pass.strangers.push(found);
@@ -240,6 +250,7 @@ impl Tail {
                 pass.events.push(match loss {
                     Loss::Truncated => Event::Truncated { generation, lost_bytes },
                     Loss::Rewritten => Event::Rewritten { generation, lost_bytes },
+                    Loss::Deleted => Event::Gone { generation, lost_bytes },
                 });
                 source.state = SourceState::Gone;
             } else if unseen.iter().any(is_hidden) {

@@ -189,7 +189,7 @@ fn an_inode_given_out_again_is_another_file() {
     let report = bench.catch_up();
     assert_eq!(
         report.events,
-        [Event::Discovered { generation: 2 }, Event::Rewritten { generation: 1, lost_bytes: 0 },]
+        [Event::Discovered { generation: 2 }, Event::Gone { generation: 1, lost_bytes: 0 }]
     );
     assert_eq!(bench.lines(), expected(1..7));
 }
