@@ -149,7 +149,9 @@ impl Intake {
         if is_history {
             for status in self.tail.status() {
                 // Of what was stored before an interruption, the boundary is known.
-                let new = Known { history_until: status.size, ..Known::default() };
+                // A compressed file that is there now was written before.
+                let until = if status.is_size_known { status.size } else { u64::MAX };
+                let new = Known { history_until: until, ..Known::default() };
                 self.known.entry(status.generation).or_insert(new);
             }
         }
@@ -206,6 +208,10 @@ impl Intake {
             Some(again) => self.is_pending_again(again),
             None => !self.tail.pending().is_empty(),
         }
+    }
+
+    pub(super) fn is_deciding(&self) -> bool {
+        self.tail.is_deciding()
     }
 
     pub(super) fn status(&self) -> Vec<SourceStatus> {

@@ -207,8 +207,15 @@ impl Pipeline {
 
     /// Looks at the files.
     pub(crate) fn look(&mut self, now: Micros) -> ScanReport {
-        let is_history = self.is_history_pending && std::mem::take(&mut self.is_first_look);
-        self.intake.scan(now, is_history)
+        let is_history = self.is_history_pending && self.is_first_look;
+        let report = self.intake.scan(now, is_history);
+        self.is_first_look &= self.intake.is_deciding();
+        report
+    }
+
+    /// Whether it takes more looks to know whose content some files hold.
+    pub(crate) fn is_deciding(&self) -> bool {
+        self.intake.is_deciding()
     }
 
     /// Reads the unterminated ends of files that nobody writes to any more.
@@ -230,7 +237,8 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
-            if !self.is_again && std::mem::take(&mut self.is_history_pending) {
+            let is_read = !self.is_again && !self.intake.is_deciding();
+            if is_read && std::mem::take(&mut self.is_history_pending) {
                 self.end_history(now)?;
             }
             return Ok(None);

@@ -14,6 +14,8 @@ use crate::store::{Batch, Parts, Position, Restored, Store, StoreError};
 
 /// Rejects carried over at a time.
 const PAGE_ROWS: usize = 50_000;
+/// Looks that the contents of compressed files may take to be told apart; what is undecided then is taken over.
+const LOOKS_MAX: usize = 10_000;
 
 /// What is read of an older database before anything is made.
 pub(in crate::daemon) struct Old {
@@ -56,7 +58,12 @@ impl Pipeline {
         let mut tail = tail(setup, &old.positions);
         // A file that one listing misses because it is being renamed is there at the next.
         tail.scan(now);
-        tail.scan(now);
+        for _ in 0..LOOKS_MAX {
+            tail.scan(now);
+            if !tail.is_deciding() {
+                break;
+            }
+        }
         let mut limits = BTreeMap::new();
         let mut gone: Parts = Vec::new();
         let mut positions = old.positions.clone();
