@@ -132,10 +132,13 @@ fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
              checkpoint",
         )
         .unwrap();
+    let sql = "select max(block_id) from pragma_storage_info('record_log')
+               where column_name = 'detail' and row_group_id = 1 and persistent";
+    let block: usize = connection.query_row(sql, [], |row| row.get(0)).unwrap();
     drop(connection);
     let mut bytes = fs::read(&setup.store.path).unwrap();
-    // Nearly all of the file are the records.
-    let place = bytes.len() / 2;
+    // Three headers, then blocks of 256 KiB.
+    let place = 3 * 4096 + block * (256 << 10) + 1000;
     for byte in &mut bytes[place..place + 100] {
         *byte ^= 0x5a;
     }
