@@ -13,6 +13,8 @@ mod bad_input;
 mod browser;
 /// One command that shows it all.
 mod demo;
+/// Everything that can happen to files, process, disk and database.
+mod faults;
 /// Lines longer than a read.
 mod long_lines;
 /// Mails as a real mail server gets them.

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
 use super::pipeline::{Pipeline, Setup, Step};
+use crate::fault::{self, Point};
 use crate::journal::Journal;
 use crate::model::Micros;
 use crate::store::{DeskError, Reader, Request, StoreError};
@@ -265,6 +266,7 @@ fn decide(
     journal
         .append(decision.at, "decision", decision.to_json())
         .map_err(|error| failed(error.to_string()))?;
+    fault::at(Point::AfterJournal).map_err(|error| failed(error.to_string()))?;
     pipeline.decide(decision).map_err(|error| failed(error.to_string()))
 }
 

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
@@ -12,6 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
+use crate::fault::{self, Point};
 use crate::model::{
     Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
     OutboxItem, OutcomeClass, Record, RecordKind, Text,
@@ -25,6 +27,11 @@ use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfi
 
 /// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
 const BATCH_LINES_MAX: usize = 50_000;
+/// Lines of the first batch at most, and of any where the machine is slow: how long a batch takes shows only then.
+const BATCH_LINES_FIRST: usize = 8_000;
+const BATCH_LINES_MIN: usize = 1_000;
+/// Batches that take longer become smaller: nothing else is answered meanwhile, and the order to stop waits.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often what is loaded for a batch is loaded again with more around it.
 const WIDER_MAX: usize = 8;
@@ -66,6 +73,8 @@ pub(crate) struct Pipeline {
     is_history_pending: bool,
     /// True until the first look at the files since the start.
     is_first_look: bool,
+    /// Lines of the next batch, at most.
+    batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
 }
@@ -124,6 +133,7 @@ impl Pipeline {
             mail: setup.mail.clone(),
             is_history_pending: store.is_history_pending()?,
             is_first_look: true,
+            batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
             store,
         })
@@ -184,7 +194,8 @@ impl Pipeline {
 
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
-        let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
+        let began = Instant::now();
+        let mut cut = self.intake.cut(self.batch_lines_max, now);
         if cut.cursors.is_empty() && cut.notices.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
@@ -210,6 +221,7 @@ impl Pipeline {
         let mut calls = outcome.changes;
         self.put_notices(&mut cut, &mut calls)?;
         let changes = self.detect(&calls)?;
+        fault::at(Point::InStep)?;
         let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
         self.put_alerts(changes, now, &mut batch)?;
@@ -223,7 +235,17 @@ impl Pipeline {
         fill(&mut batch, &mut cut);
         self.store.commit(&batch)?;
         self.intake.commit(&cut);
+        self.pace(step.records + step.rejects, began.elapsed());
         Ok(Some(step))
+    }
+
+    /// Makes the next batch as large as the machine takes in a bearable time.
+    fn pace(&mut self, lines: u64, took: Duration) {
+        if took > BATCH_TIME_MAX {
+            self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
+        } else if took < BATCH_TIME_MAX / 4 && lines >= self.batch_lines_max as u64 / 2 {
+            self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
+        }
     }
 
     /// Hands what reading showed about the logs to the rules, once each: after a restart it may be noticed again.

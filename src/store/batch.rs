@@ -9,6 +9,7 @@ use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
     Position, Store, StoreError, ToolRow, alert_row, call_row, position, record_row, tool_row,
 };
+use crate::fault::{self, Point};
 use crate::model::{
     Alert, AlertId, CallChange, CallId, EvidenceView, Micros, OutboxItem, Record, Reject,
 };
@@ -60,7 +61,9 @@ impl Store {
         // outlived it would write its rows on its own.
         let transaction = self.connection.transaction()?;
         write(&transaction, seq, batch)?;
+        fault::at(Point::BeforeCommit)?;
         transaction.commit()?;
+        fault::at(Point::AfterCommit)?;
         self.seq = seq;
         Ok(())
     }
@@ -72,6 +75,7 @@ fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreEr
     })?;
     append_each(connection, "reject_log", &batch.rejects, append_reject)?;
     append_each(connection, "gap_log", &batch.gaps, append_gap)?;
+    fault::at(Point::MidAppend)?;
     write_calls(connection, seq, batch)?;
     append_each(connection, "tool_label", &batch.tools, tool_row::append)?;
     write_alerts(connection, seq, batch)?;
@@ -95,6 +99,7 @@ fn append_each<T>(
     for row in rows {
         append(&mut appender, row)?;
     }
+    fault::at(Point::BeforeFlush)?;
     appender.flush()?;
     Ok(())
 }
@@ -212,6 +217,7 @@ impl Store {
     /// Puts down what became of an attempt to send a mail.
     pub fn deliver(&mut self, delivery: &super::Delivery) -> Result<(), StoreError> {
         use super::DeliveryOutcome::{Dead, Retry, Sent};
+        fault::at(Point::BeforeDelivery)?;
         let (outcome, next_at, error): (_, Option<Micros>, _) = match &delivery.outcome {
             Sent => ("sent", None, None),
             Retry { next_at, error } => ("retry", Some(*next_at), Some(error.as_str())),
