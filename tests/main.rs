@@ -15,6 +15,8 @@ mod browser;
 mod demo;
 /// What a check of the whole database finds.
 mod doctor;
+/// Everything that can happen to files, process, disk and database.
+mod faults;
 /// Lines longer than a read.
 mod long_lines;
 /// Mails as a real mail server gets them.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::detect::RuleSet;
+use crate::fault::{self, Point};
 use crate::journal::{self, Decided, Delivered, Fact, Fate, Journal, Owed, Raised};
 use crate::model::{Alert, AlertId, FirstSeen, Micros, OutboxItem, Text, Why};
 use crate::store::{
@@ -67,6 +68,7 @@ pub(crate) fn decide(
     decision: &Decision,
 ) -> Result<(), StoreError> {
     write(journal, store, decision.at, &[decided(decision)])?;
+    fault::at(Point::AfterJournal)?;
     store.decide(decision)
 }
 

@@ -4,6 +4,7 @@ mod again;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
@@ -15,6 +16,7 @@ use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
+use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
     Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
@@ -29,6 +31,11 @@ use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfi
 
 /// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
 const BATCH_LINES_MAX: usize = 50_000;
+/// Lines of the first batch at most, and of any where the machine is slow: how long a batch takes shows only then.
+const BATCH_LINES_FIRST: usize = 8_000;
+const BATCH_LINES_MIN: usize = 1_000;
+/// Batches that take longer become smaller: nothing else is answered meanwhile, and the order to stop waits.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often what is loaded for a batch is loaded again with more around it.
 const WIDER_MAX: usize = 8;
@@ -81,6 +88,8 @@ pub(crate) struct Pipeline {
     is_first_look: bool,
     /// What an older database had read is read again: none of it is news, and nothing is mailed.
     is_again: bool,
+    /// Lines of the next batch, at most.
+    batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
 }
@@ -165,6 +174,7 @@ impl Pipeline {
             alerts_kept: 0,
             is_first_look: true,
             is_again: false,
+            batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
             store,
         })
@@ -225,7 +235,8 @@ impl Pipeline {
 
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
-        let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
+        let began = Instant::now();
+        let mut cut = self.intake.cut(self.batch_lines_max, now);
         if cut.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
@@ -251,6 +262,7 @@ impl Pipeline {
         let mut calls = outcome.changes;
         self.put_notices(&mut cut, &mut calls)?;
         let changes = self.detect(&calls)?;
+        fault::at(Point::InStep)?;
         let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
         let mut step = Step {
@@ -264,6 +276,7 @@ impl Pipeline {
         self.intake.commit(&cut);
         step.alerts = (batch.alerts.len() + batch.retracted.len()) as u64;
         step.seq = self.store.seq();
+        self.pace(step.records + step.rejects, began.elapsed());
         Ok(Some(step))
     }
 
@@ -298,6 +311,15 @@ impl Pipeline {
     /// Where the journal was changed or cut.
     pub(crate) fn journal_breaks(&self) -> &[Break] {
         self.journal.as_ref().map_or(&[], Journal::breaks)
+    }
+
+    /// Makes the next batch as large as the machine takes in a bearable time.
+    fn pace(&mut self, lines: u64, took: Duration) {
+        if took > BATCH_TIME_MAX {
+            self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
+        } else if took < BATCH_TIME_MAX / 4 && lines >= self.batch_lines_max as u64 / 2 {
+            self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
+        }
     }
 
     /// Hands what reading showed about the logs to the rules, once each: after a restart it may be noticed again.

@@ -21,6 +21,8 @@ use crate::web::{self, Health, WebConfig};
 const DESK_REQUESTS_MAX: usize = 256;
 /// How long the parts may take to end.
 const STOP_SECS_MAX: u64 = 9;
+const BROKE_DOWN: &str =
+    "the writer broke down; what was committed is safe, and a new start goes on from there";
 
 /// What to run.
 pub(crate) struct WatchSetup {
@@ -93,10 +95,13 @@ pub(crate) async fn watch(
     let stop = async {
         while tasks.join_next().await.is_some() {}
         // Its end is the last thing: what was read is stored, and the log is written into the database.
-        drop(tokio::task::spawn_blocking(move || writer.join()).await);
+        tokio::task::spawn_blocking(move || writer.join()).await
     };
-    if tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await.is_err() {
-        tracing::warn!("not everything ended in time; what was committed is safe");
+    match tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await {
+        Ok(Ok(Ok(()))) => {}
+        // Whoever started the daemon starts it again only if it says that it broke down.
+        Ok(_) => anyhow::bail!(BROKE_DOWN),
+        Err(_) => tracing::warn!("not everything ended in time; what was committed is safe"),
     }
     Ok(())
 }

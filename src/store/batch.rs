@@ -10,6 +10,7 @@ use super::{
     Position, Store, StoreError, ToolRow, alert_row, call_row, first_seen, position, record_row,
     restore, tool_row,
 };
+use crate::fault::{self, Point};
 use crate::model::{
     Alert, AlertId, CallChange, CallId, EvidenceView, FirstSeen, Micros, OutboxItem, Record, Reject,
 };
@@ -71,8 +72,10 @@ impl Store {
         let transaction = self.connection.transaction()?;
         write(&transaction, seq, batch)?;
         restore::write_mark(&transaction, seq, self.mark.as_ref())?;
+        fault::at(Point::BeforeCommit)?;
         transaction.commit()?;
         self.mark = None;
+        fault::at(Point::AfterCommit)?;
         self.seq = seq;
         Ok(())
     }
@@ -84,6 +87,7 @@ fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreEr
     })?;
     append_each(connection, "reject_log", &batch.rejects, append_reject)?;
     append_each(connection, "gap_log", &batch.gaps, append_gap)?;
+    fault::at(Point::MidAppend)?;
     write_calls(connection, seq, batch)?;
     append_each(connection, "tool_label", &batch.tools, tool_row::append)?;
     write_alerts(connection, seq, batch)?;
@@ -110,6 +114,7 @@ fn append_each<T>(
     for row in rows {
         append(&mut appender, row)?;
     }
+    fault::at(Point::BeforeFlush)?;
     appender.flush()?;
     Ok(())
 }
@@ -231,6 +236,7 @@ impl Store {
     /// Puts down what became of an attempt to send a mail.
     pub fn deliver(&mut self, delivery: &super::Delivery) -> Result<(), StoreError> {
         use super::DeliveryOutcome::{Dead, Retry, Sent};
+        fault::at(Point::BeforeDelivery)?;
         let (outcome, next_at, error): (_, Option<Micros>, _) = match &delivery.outcome {
             Sent => ("sent", None, None),
             Retry { next_at, error } => ("retry", Some(*next_at), Some(error.as_str())),

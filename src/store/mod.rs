@@ -85,6 +85,12 @@ pub enum StoreError {
     TimedOut { seconds: u64 },
 }
 
+impl From<crate::fault::Fault> for StoreError {
+    fn from(fault: crate::fault::Fault) -> Self {
+        Self::Database(duckdb::Error::ToSqlConversionFailure(Box::new(fault)))
+    }
+}
+
 impl From<duckdb::Error> for StoreError {
     fn from(error: duckdb::Error) -> Self {
         Self::Database(error)

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use duckdb::{Config, Connection, params};
 
 use super::{Reader, StoreError, migrate};
+use crate::fault::{self, Point};
 use crate::model::{JournalMark, Micros};
 
 /// The one writer of a database.
@@ -92,7 +93,9 @@ impl Store {
 
     /// Writes the write-ahead log into the database file: for a clean stop and for idle moments.
     pub fn checkpoint(&self) -> Result<(), StoreError> {
-        Ok(self.connection.execute_batch("checkpoint")?)
+        fault::at(Point::BeforeCheckpoint)?;
+        self.connection.execute_batch("checkpoint")?;
+        Ok(fault::at(Point::AfterCheckpoint)?)
     }
 }
 
