@@ -1,6 +1,6 @@
 //! Single defects that joining once had, each by what it did wrong.
 
-use super::tests::{arcs, one_pass, one_pass_by, record, with_id, with_path};
+use super::tests::{Model, arcs, one_pass, one_pass_by, record, with_id, with_path};
 use super::*;
 use crate::model::{Certainty, JoinedBy, OutcomeClass, RecordId, Sighting, Witness};
 
@@ -209,7 +209,7 @@ fn a_call_that_reaches_beyond_the_floor_is_not_forgotten_where_one_without_a_tim
         vec![record("server", 0, 30 * hour, "read", Denied)],
     ];
     let expected = one_pass(&arcs(batches.concat()));
-    let mut model = super::tests::Model::default();
+    let mut model = Model::default();
     let mut correlator = Correlator::new(Clocks::default());
     for batch in batches {
         model.feed(&mut correlator, &arcs(batch));
