@@ -1,28 +1,33 @@
 //! The writer's loop: looks at the files, takes batches through the pipeline, answers the desk, and rests when idle.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::care::{Care, Fault, Tried};
 use super::clock::now;
 use super::pipeline::{Pipeline, Setup, Step};
 use crate::journal::Journal;
 use crate::model::Micros;
-use crate::store::{DeskError, Reader, Request, StoreError};
+use crate::store::{Cause, Decision, DeskError, Reader, Request, StoreError};
 use crate::tail::Wake;
 use crate::web::Health;
 
 /// After a hint, how long further ones are waited for.
 const COALESCE: Duration = Duration::from_millis(50);
-/// After a fault of the database, how long until it is opened again.
+/// After a fault of the database, how long until it is opened again: pages read on while ingest waits for longer.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
 /// Idle time after which the write-ahead log is written into the database.
 const REST_AFTER_MICROS: i64 = 30 * Micros::SECOND;
 /// After the order to stop, how long those who still have something to put down are heard: longer than a mail that is
 /// being sent, or a page that is being answered, may go on.
 const LAST_REQUESTS_MAX: Duration = Duration::from_secs(7);
+/// Room without which a decision is not begun: what it takes in journal and database, many times over.
+const DECISION_BYTES: u64 = 256 << 10;
 /// More unread bytes than this are a backfill, and shown as one.
 const BACKFILL_BYTES_MIN: u64 = 4 << 20;
 
@@ -42,6 +47,37 @@ pub(super) struct Driver {
     pub(super) shutdown: CancellationToken,
     /// The readers handed out: after a fault they are given new connections.
     pub(super) reader: Reader,
+    pub(super) trouble: Trouble,
+}
+
+/// What is remembered of the database's faults.
+pub(super) struct Trouble {
+    care: Care,
+    /// When the database may be opened again.
+    open_at: Instant,
+    /// When batches may be tried again.
+    read_at: Instant,
+    /// Decisions that are in the journal and not yet in the database, oldest first.
+    owed: Vec<Decision>,
+}
+
+impl Default for Trouble {
+    fn default() -> Self {
+        let (open_at, read_at) = (Instant::now(), Instant::now());
+        Self { care: Care::default(), open_at, read_at, owed: Vec::new() }
+    }
+}
+
+impl Trouble {
+    fn met(&mut self, fault: &Fault, tried: Option<&Tried>) {
+        let wait = self.care.failed(fault.cause(), tried);
+        self.read_at = Instant::now() + wait;
+        self.open_at = Instant::now() + wait.min(REOPEN_AFTER);
+    }
+
+    fn is_waiting(&self) -> bool {
+        Instant::now() < self.read_at
+    }
 }
 
 impl Driver {
@@ -50,19 +86,28 @@ impl Driver {
         let awake = Arc::new(Notify::new());
         let waker = Arc::clone(&awake);
         let mut wake = Wake::start(move || waker.notify_one());
+        self.note_set_aside(&pipeline);
         let mut pipeline = Some(pipeline);
         while !self.shutdown.is_cancelled() {
             let Some(mut current) = pipeline.take() else {
                 tokio::select! {
                     () = self.shutdown.cancelled() => return,
-                    () = tokio::time::sleep(REOPEN_AFTER) => pipeline = self.reopen(),
+                    Some(request) = self.desk.recv() => refuse(request),
+                    () = tokio::time::sleep_until(self.trouble.open_at) => pipeline = self.reopen(),
                 }
                 continue;
             };
             match self.serve(&mut current, &mut wake, &awake).await {
                 Ok(()) => {
                     answer_the_last(&mut self.desk, LAST_REQUESTS_MAX, |request| {
-                        answer(&mut self.journal, &self.news, &mut current, request);
+                        // What comes after the last batch cannot be tried again: who asked is told.
+                        drop(answer(
+                            &mut self.journal,
+                            &self.news,
+                            &mut self.trouble.owed,
+                            &mut current,
+                            request,
+                        ));
                     })
                     .await;
                     if let Err(error) = current.rest() {
@@ -70,9 +115,9 @@ impl Driver {
                     }
                     return;
                 }
-                Err(error) => {
-                    tracing::error!(%error, "ingest has stopped; the database is opened again");
-                    self.tell_fault(&error);
+                Err(fault) => {
+                    self.tell_fault(&fault);
+                    self.trouble.met(&fault, current.tried());
                     drop(current);
                     self.reader.let_go();
                 }
@@ -80,36 +125,68 @@ impl Driver {
         }
     }
 
-    /// Puts the fault on the page.
-    fn tell_fault(&self, error: &StoreError) {
-        self.health.send_modify(|health| {
-            health.ingest_error =
-                Some(format!("{error}. Nothing is lost: the logs are read on once it is well"));
+    /// Puts the fault on the page, and into the log where it is not the same as the last one.
+    fn tell_fault(&mut self, fault: &Fault) {
+        let told = match fault.cause() {
+            // Smaller batches do for it; if they do not, it is told again.
+            Cause::Full => format!("the disk is full ({fault})"),
+            _ => fault.to_string(),
+        };
+        let told = format!("{told}. Nothing is lost: the logs are read on once it is well");
+        self.health.send_if_modified(|health| {
+            let is_new = health.ingest_error.as_ref() != Some(&told);
+            if is_new {
+                tracing::error!(%fault, "ingest has stopped; the database is opened again");
+                health.ingest_error = Some(told);
+            }
+            is_new
         });
     }
 
     /// Opens everything again; none where that has to be tried again later.
-    fn reopen(&self) -> Option<Pipeline> {
+    fn reopen(&mut self) -> Option<Pipeline> {
+        let open = self.try_open();
+        match open {
+            Ok(pipeline) => {
+                if pipeline.is_none() {
+                    // Interrupted reads end soon.
+                    self.trouble.open_at = Instant::now() + REOPEN_AFTER;
+                }
+                pipeline
+            }
+            Err(error) => {
+                self.tell_fault(&error.into());
+                self.trouble.open_at = Instant::now() + self.trouble.care.waited();
+                None
+            }
+        }
+    }
+
+    fn try_open(&mut self) -> Result<Option<Pipeline>, StoreError> {
         // A reader that is still at it keeps the old engine alive, and two on one file would corrupt it.
         if !self.reader.let_go() {
-            tracing::warn!("a read still holds the database; trying again");
-            return None;
+            tracing::debug!("a read still holds the database; trying again");
+            return Ok(None);
         }
         let mut setup = self.setup.clone();
         // It was there: should it have vanished, an empty one in its place would hide that.
         setup.store.create = false;
-        match Pipeline::open(&setup, now()) {
-            Ok(mut pipeline) => {
-                self.reader.adopt(&pipeline.reader());
-                pipeline.read_with(self.reader.clone());
-                self.health.send_modify(|health| health.ingest_error = None);
-                Some(pipeline)
-            }
-            Err(error) => {
-                tracing::error!(%error, "the database cannot be opened; trying again");
-                self.tell_fault(&error);
-                None
-            }
+        let mut pipeline = Pipeline::open(&setup, now())?;
+        self.reader.adopt(&pipeline.reader());
+        pipeline.read_with(self.reader.clone());
+        self.note_set_aside(&pipeline);
+        Ok(Some(pipeline))
+    }
+
+    /// A damaged log stays on the page until somebody has seen to it and starts the daemon again.
+    fn note_set_aside(&mut self, pipeline: &Pipeline) {
+        if let Some(path) = pipeline.set_aside() {
+            self.standing_problems.push(format!(
+                "The database's write-ahead log was damaged and lies at {} now. What it held is read from the logs \
+                 again; of decisions and mails, what it held is in the journal. Look after the disk, then start \
+                 Calltrail again.",
+                path.display()
+            ));
         }
     }
 
@@ -119,17 +196,24 @@ impl Driver {
         pipeline: &mut Pipeline,
         wake: &mut Wake,
         awake: &Notify,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Fault> {
         let mut rested_at = now();
         let mut is_dirty = false;
+        self.pay(pipeline)?;
         loop {
+            if self.reader.is_broken() {
+                return Err(StoreError::Broken.into());
+            }
             wake.rearm();
             self.look(pipeline, wake);
-            is_dirty |= self.read(pipeline)?;
+            let may_write = !self.trouble.is_waiting() && self.has_room(pipeline)?;
+            if may_write {
+                is_dirty |= self.read(pipeline)?;
+            }
             if self.shutdown.is_cancelled() {
                 return Ok(());
             }
-            if is_dirty && now().since(rested_at) > REST_AFTER_MICROS {
+            if may_write && is_dirty && now().since(rested_at) > REST_AFTER_MICROS {
                 pipeline.rest()?;
                 (is_dirty, rested_at) = (false, now());
             }
@@ -137,9 +221,37 @@ impl Driver {
                 () = self.shutdown.cancelled() => return Ok(()),
                 () = tokio::time::sleep(self.scan_every) => {}
                 () = awake.notified() => tokio::time::sleep(COALESCE).await,
-                Some(request) = self.desk.recv() => self.answer(pipeline, request),
+                Some(request) = self.desk.recv() => self.answer(pipeline, request)?,
             }
         }
+    }
+
+    /// Puts down the decisions that are in the journal and that the database could not take.
+    fn pay(&mut self, pipeline: &mut Pipeline) -> Result<(), StoreError> {
+        while let Some(decision) = self.trouble.owed.first() {
+            pipeline.decide(decision)?;
+            self.trouble.owed.remove(0);
+            self.news.send_replace(pipeline.seq());
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for what would be written; the page says so where there is not.
+    fn has_room(&self, pipeline: &Pipeline) -> Result<bool, StoreError> {
+        let lack = pipeline.lacks_room()?.map(|space| (space.free_bytes, space.needed_bytes));
+        self.health.send_if_modified(|health| {
+            let is_new = health.disk_full.is_some() != lack.is_some();
+            if is_new && let Some((free_bytes, needed_bytes)) = lack {
+                tracing::error!(
+                    free_bytes,
+                    needed_bytes,
+                    "the disk is full; reading waits for room"
+                );
+            }
+            health.disk_full = lack;
+            is_new
+        });
+        Ok(lack.is_none())
     }
 
     fn look(&mut self, pipeline: &mut Pipeline, wake: &mut Wake) {
@@ -173,25 +285,41 @@ impl Driver {
         });
     }
 
-    /// Takes batches until there is nothing to read; says whether there was anything.
-    fn read(&mut self, pipeline: &mut Pipeline) -> Result<bool, StoreError> {
+    /// Takes batches until there is nothing to read, or no room; says whether there was anything.
+    fn read(&mut self, pipeline: &mut Pipeline) -> Result<bool, Fault> {
         let total = pipeline.unread_bytes();
         let mut done = 0;
-        while let Some(step) = pipeline.step(now())? {
+        while self.has_room(pipeline)? {
+            let care = &self.trouble.care;
+            // The pipeline is dropped after a panic, and the half of a batch with it.
+            let step = catch_unwind(AssertUnwindSafe(|| pipeline.careful_step(now(), care)));
+            let Some(step) = step.map_err(|_| Fault::Panic)?? else { break };
+            if step.is_refused {
+                tracing::error!(
+                    "a line that the database refuses was set aside; it is among the rejects"
+                );
+            }
+            self.trouble.care.stored(step.is_refused);
+            self.is_well();
             done += step.bytes;
             self.publish(step, done, total);
             while let Ok(request) = self.desk.try_recv() {
-                self.answer(pipeline, request);
+                self.answer(pipeline, request)?;
             }
             if self.shutdown.is_cancelled() {
                 break;
             }
         }
+        self.is_well();
         if total >= BACKFILL_BYTES_MIN {
             self.health.send_modify(|health| health.backfill = None);
             (self.on_backfill)(None);
         }
         Ok(done > 0)
+    }
+
+    fn is_well(&self) {
+        self.health.send_if_modified(|health| health.ingest_error.take().is_some());
     }
 
     fn publish(&self, step: Step, done: u64, total: u64) {
@@ -209,8 +337,8 @@ impl Driver {
         });
     }
 
-    fn answer(&mut self, pipeline: &mut Pipeline, request: Request) {
-        answer(&mut self.journal, &self.news, pipeline, request);
+    fn answer(&mut self, pipeline: &mut Pipeline, request: Request) -> Result<(), StoreError> {
+        answer(&mut self.journal, &self.news, &mut self.trouble.owed, pipeline, request)
     }
 }
 
@@ -230,42 +358,72 @@ async fn answer_the_last(
     }
 }
 
+/// Answers whoever asked, whatever comes of it. An error says that the database has to be opened again.
 fn answer(
     journal: &mut Journal,
     news: &watch::Sender<u64>,
+    owed: &mut Vec<Decision>,
     pipeline: &mut Pipeline,
     request: Request,
-) {
+) -> Result<(), StoreError> {
+    // Whoever asked may be gone; what was asked is done all the same.
     match request {
         Request::Decide(decision, answer) => {
-            let done = decide(journal, pipeline, &decision);
-            if done.is_ok() {
+            let (told, done) = decide(journal, owed, pipeline, decision);
+            if told.is_ok() {
                 news.send_replace(pipeline.seq());
             }
-            // Whoever asked may be gone; what was asked is done all the same.
-            drop(answer.send(done));
+            drop(answer.send(told));
+            done
         }
         Request::Deliver(delivery, answer) => {
             let done = pipeline.deliver(&delivery);
-            drop(answer.send(done.map_err(|error| DeskError::Failed(error.to_string()))));
+            let told = done.as_ref().map_err(|error| DeskError::Failed(error.to_string()));
+            drop(answer.send(told.copied()));
+            done
         }
     }
 }
 
-/// First in the journal, then in the database: a decision outlives the database.
+/// First in the journal, then in the database: a decision outlives the database. One that the database cannot take is
+/// owed to it. Returns what to say to whoever decided, and whether the database is well.
 fn decide(
     journal: &mut Journal,
+    owed: &mut Vec<Decision>,
     pipeline: &mut Pipeline,
-    decision: &crate::store::Decision,
-) -> Result<(), DeskError> {
-    let failed = |error: String| DeskError::Failed(error);
-    if !pipeline.knows_alert(decision.alert_id).map_err(|error| failed(error.to_string()))? {
-        return Err(DeskError::UnknownAlert(decision.alert_id));
+    decision: Decision,
+) -> (Result<(), DeskError>, Result<(), StoreError>) {
+    let failed = |error: &dyn std::fmt::Display| Err(DeskError::Failed(error.to_string()));
+    match pipeline.knows_alert(decision.alert_id) {
+        Err(error) => return (failed(&error), Err(error)),
+        Ok(false) => return (Err(DeskError::UnknownAlert(decision.alert_id)), Ok(())),
+        Ok(true) => {}
     }
-    journal
-        .append(decision.at, "decision", decision.to_json())
-        .map_err(|error| failed(error.to_string()))?;
-    pipeline.decide(decision).map_err(|error| failed(error.to_string()))
+    if let Some(free_bytes) = pipeline.free_bytes().filter(|free| *free < DECISION_BYTES) {
+        let told = format!(
+            "the disk is full ({free_bytes} bytes are free): nothing was recorded; make room, then decide again"
+        );
+        return (failed(&told), Ok(()));
+    }
+    if let Err(error) = journal.append(decision.at, "decision", decision.to_json()) {
+        return (failed(&error), Ok(()));
+    }
+    if let Err(error) = pipeline.decide(&decision) {
+        let told = format!(
+            "{error}; the decision is in the journal, and shows once the database is well again"
+        );
+        owed.push(decision);
+        return (failed(&told), Err(error));
+    }
+    (Ok(()), Ok(()))
+}
+
+/// Answers while there is no database to ask.
+fn refuse(request: Request) {
+    let told = || Err(DeskError::Failed(StoreError::Reopening.to_string()));
+    match request {
+        Request::Decide(_, answer) | Request::Deliver(_, answer) => drop(answer.send(told())),
+    }
 }
 
 #[cfg(test)]
@@ -319,6 +477,7 @@ mod tests {
             outcome_words: vec![],
             is_single_pass: false,
             mail: None,
+            free_bytes_min: 0,
         };
         let pipeline = Pipeline::open(&setup, Micros(0)).unwrap();
         let (health, shown) = watch::channel(Health::default());
@@ -334,6 +493,7 @@ mod tests {
             scan_every: Duration::ZERO,
             shutdown: CancellationToken::new(),
             reader: pipeline.reader(),
+            trouble: Trouble::default(),
         };
         (driver, pipeline, shown)
     }
@@ -341,10 +501,10 @@ mod tests {
     #[test]
     fn a_database_that_vanished_is_an_error_on_the_page_and_not_an_empty_database() {
         let folder = tempfile::tempdir().unwrap();
-        let (driver, pipeline, shown) = driver(folder.path());
+        let (mut driver, pipeline, shown) = driver(folder.path());
         drop(pipeline);
         driver.reader.let_go();
-        let path = &driver.setup.store.path;
+        let path = &driver.setup.store.path.clone();
         let kept = path.with_extension("kept");
         std::fs::rename(path, &kept).unwrap();
         assert!(driver.reopen().is_none());
@@ -354,7 +514,6 @@ mod tests {
 
         std::fs::rename(&kept, path).unwrap();
         assert!(driver.reopen().is_some());
-        assert_eq!(shown.borrow().ingest_error, None);
         assert_eq!(driver.reader.totals().unwrap().records, 0);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -15,17 +16,28 @@ use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
 use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceStatus, Tail};
 
-/// Bytes read ahead over all files.
-const READ_AHEAD_BYTES: usize = 32 << 20;
+/// Bytes read ahead over all files; their records take several times as much.
+const READ_AHEAD_BYTES: usize = 8 << 20;
 /// Bytes read ahead of one file, at least and at most.
-const CHUNK_BYTES_MIN: usize = 16 << 10;
+const CHUNK_BYTES_MIN: usize = 4 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Bytes that wait over all files before no further file is read from: lines far longer than a chunk make that many.
+const WAITING_BYTES_MAX: u64 = 2 * READ_AHEAD_BYTES as u64;
+/// Files read from at a time, and those that a batch adds even so: files that never end must not keep others out.
+const FILES_MAX: usize = READ_AHEAD_BYTES / CHUNK_BYTES_MIN;
+const FILES_ADDED_MIN: usize = 64;
+/// Bytes of lines in a batch, at most, but for its last line.
+const BATCH_BYTES_MAX: u64 = 32 << 20;
+/// While live, a line that has waited for so long is stored with the next batch, whatever else is written.
+const FAIR_MICROS: i64 = 3 * Micros::SECOND;
 /// Reads in a row that give nothing because one line takes them all; the next round goes on.
 const READS_MAX: usize = 64;
 /// How long the first lines of a file wait for the first one that has a time, where more may come.
 const HOLD_MICROS: i64 = 5 * Micros::SECOND;
 /// How far a time is looked for when the first lines of a file have none.
 const TIMELESS_BYTES_MAX: u64 = 4 << 20;
+/// Of a line that the database refuses, how much is kept.
+const HEAD_BYTES: usize = 64 << 10;
 
 pub(super) struct Intake {
     tail: Tail,
@@ -36,6 +48,13 @@ pub(super) struct Intake {
     moved: Vec<u64>,
     /// False for a single pass: nothing more will come.
     may_hold: bool,
+    /// True once history is read: then files that wait get their share of each batch. Before, only the time counts, which
+    /// keeps lateness rare.
+    is_fair: bool,
+    /// Bytes of the lines that wait in the queues.
+    waiting_bytes: u64,
+    /// The last generation that was begun to be read from.
+    added: u64,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
 }
@@ -58,6 +77,8 @@ struct Queue {
     last_at: Option<Micros>,
     /// Since when its first line waits for a time.
     held_since: Option<Micros>,
+    /// Where its first line ends, and since when that has been the first.
+    first_since: Option<(u64, Micros)>,
 }
 
 struct Entry {
@@ -84,6 +105,23 @@ pub(super) struct Cut {
     pub(super) bytes: u64,
 }
 
+/// A batch in the making.
+struct Round {
+    cut: Cut,
+    /// Where each generation's part of it ends, and what was known of the generation before.
+    ends: BTreeMap<u64, (u64, Known)>,
+    /// Entries that it still has room for.
+    left: usize,
+    chunk_bytes: usize,
+    now: Micros,
+}
+
+impl Round {
+    const fn is_full(&self) -> bool {
+        self.left == 0 || self.cut.bytes >= BATCH_BYTES_MAX
+    }
+}
+
 impl Intake {
     /// With `may_hold`, first lines without a time wait a little for one that has it.
     pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], may_hold: bool) -> Self {
@@ -106,6 +144,9 @@ impl Intake {
             known,
             moved: Vec::new(),
             may_hold,
+            is_fair: false,
+            waiting_bytes: 0,
+            added: 0,
             must_rewind: false,
         }
     }
@@ -171,40 +212,115 @@ impl Intake {
         self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
     }
 
+    /// With `is_fair`, no file waits for long behind others that have older lines, or more.
+    pub(super) fn be_fair(&mut self, is_fair: bool) {
+        self.is_fair = is_fair;
+    }
+
     /// The next batch of at most `entries_max` lines, oldest first; empty when there is nothing to read.
     pub(super) fn cut(&mut self, entries_max: usize, now: Micros) -> Cut {
-        let mut cut = Cut::default();
-        let mut ends: BTreeMap<u64, (u64, Known)> = BTreeMap::new();
-        let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
-        let pending = self.tail.pending();
-        let chunk_bytes =
-            (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
-        for generation in pending {
-            self.fill(generation, chunk_bytes, now);
+        let mut round = Round {
+            cut: Cut::default(),
+            ends: BTreeMap::new(),
+            left: entries_max,
+            chunk_bytes: self.read_ahead(now),
+            now,
+        };
+        if self.is_fair {
+            self.serve_waiting(&mut round);
         }
+        let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
         let may_hold = self.may_hold;
         heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
             queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
         }));
-        let mut taken = 0;
-        while taken < entries_max {
+        while !round.is_full() {
             let Some(Reverse((_, generation))) = heap.pop() else { break };
-            let Some(entry) = self.pop(generation) else { continue };
-            let before = self.known.get(&generation).copied().unwrap_or_default();
-            ends.entry(generation).or_insert((0, before)).0 = entry.end;
-            self.put(entry.what, generation, &mut cut);
-            taken += 1;
-            self.fill(generation, chunk_bytes, now);
-            let queue = self.queues.get_mut(&generation);
-            let next = queue.and_then(|queue| queue.next(may_hold, now));
-            heap.extend(next.map(|entry| Reverse((entry.key(), generation))));
+            let next = self.take(generation, &mut round);
+            heap.extend(next.map(|key| Reverse((key, generation))));
         }
+        let Round { mut cut, ends, .. } = round;
         self.conclude(&mut cut, &ends);
         cut
     }
 
-    fn pop(&mut self, generation: u64) -> Option<Entry> {
-        self.queues.get_mut(&generation)?.entries.pop_front()
+    /// Reads ahead of the files that have something new, of a part of them where they are very many. Returns how many
+    /// bytes to read of one at a time.
+    fn read_ahead(&mut self, now: Micros) -> usize {
+        let pending = self.tail.pending();
+        let chunk_bytes =
+            (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        // All that an empty queue knows is known of its generation.
+        self.queues.retain(|_, queue| !queue.entries.is_empty());
+        let mut reading = self.queues.len();
+        let files_max = FILES_MAX.max(reading + FILES_ADDED_MIN);
+        // Round and round, so that each file has its turn.
+        let after = pending.partition_point(|generation| *generation <= self.added);
+        let (before, after) = pending.split_at(after);
+        for generation in after.iter().chain(before) {
+            if reading >= files_max || self.waiting_bytes >= WAITING_BYTES_MAX {
+                break;
+            }
+            if !self.queues.contains_key(generation) {
+                reading += 1;
+                self.added = *generation;
+            }
+            self.fill(*generation, chunk_bytes, now);
+        }
+        chunk_bytes
+    }
+
+    /// Gives half of the batch to the files whose first line has waited for too long, in equal shares.
+    fn serve_waiting(&mut self, round: &mut Round) {
+        let (may_hold, now) = (self.may_hold, round.now);
+        let waiting: Vec<u64> = self
+            .queues
+            .iter_mut()
+            .filter_map(|(generation, queue)| queue.waits(may_hold, now).then_some(*generation))
+            .collect();
+        let share = (round.left / 2 / waiting.len().max(1)).max(1);
+        for generation in waiting {
+            for _ in 0..share {
+                if round.is_full() || self.take(generation, round).is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Moves a file's first entry into the batch; returns the key of its next one, if it has one for this batch.
+    fn take(&mut self, generation: u64, round: &mut Round) -> Option<Micros> {
+        let entry = self.queues.get_mut(&generation)?.entries.pop_front()?;
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes());
+        let before = self.known.get(&generation).copied().unwrap_or_default();
+        round.ends.entry(generation).or_insert((0, before)).0 = entry.end;
+        self.put(entry.what, generation, &mut round.cut);
+        round.left -= 1;
+        self.fill(generation, round.chunk_bytes, round.now);
+        let queue = self.queues.get_mut(&generation)?;
+        queue.next(self.may_hold, round.now).map(Entry::key)
+    }
+
+    /// Makes rejects of a batch's lines, which the database refuses as they are, and keeps what they look like.
+    pub(super) fn refuse(&mut self, cut: &mut Cut, reason: &str) {
+        if cut.records.is_empty() {
+            for reject in &mut cut.rejects {
+                reason.clone_into(&mut reject.reason);
+                reject.head.clear();
+            }
+        }
+        for record in std::mem::take(&mut cut.records) {
+            let (generation, offset) = (record.id.generation, record.id.offset);
+            let known = self.known.entry(generation).or_default();
+            known.records = known.records.saturating_sub(1);
+            known.rejects += 1;
+            let head = self.tail.read_line(generation, offset, record.length);
+            let head = head.map(|bytes| mask_cut(bytes.get(..HEAD_BYTES).unwrap_or(&bytes)));
+            let (length, head) = (record.length, head.unwrap_or_default());
+            let reason = reason.to_owned();
+            cut.rejects.push(Reject { generation, offset, length, reason, head });
+        }
+        cut.positions = cut.cursors.iter().map(|cursor| self.position(cursor)).collect();
     }
 
     fn put(&mut self, what: What, generation: u64, cut: &mut Cut) {
@@ -264,6 +380,7 @@ impl Intake {
         if must_rewind {
             self.tail.rewind();
             self.queues.clear();
+            self.waiting_bytes = 0;
         }
         must_rewind
     }
@@ -324,7 +441,9 @@ impl Intake {
         for item in &chunk.items {
             let (end, what) =
                 (item.offset() + item.length(), read(&mut self.parser, chunk, item, now));
-            queue.push(Entry { end, what });
+            let entry = Entry { end, what };
+            self.waiting_bytes += entry.bytes();
+            queue.push(entry);
         }
     }
 }
@@ -338,6 +457,19 @@ impl Queue {
             return None;
         }
         self.entries.front()
+    }
+
+    /// Whether its first entry could be stored and has been the first for too long.
+    fn waits(&mut self, may_hold: bool, now: Micros) -> bool {
+        let Some(end) = self.next(may_hold, now).map(|entry| entry.end) else {
+            self.first_since = None;
+            return false;
+        };
+        let (_, since) = *self.first_since.insert(match self.first_since {
+            Some((known, since)) if known == end => (end, since),
+            _ => (end, now),
+        });
+        now.since(since) >= FAIR_MICROS
     }
 
     /// Whether its first entry is a record without a time.
@@ -376,6 +508,15 @@ impl Queue {
 }
 
 impl Entry {
+    /// Bytes of its file that it covers.
+    fn bytes(&self) -> u64 {
+        match &self.what {
+            What::Record(record) => record.length,
+            What::Reject(reject) => reject.length,
+            What::Gap(gap) => gap.length,
+        }
+    }
+
     /// What has no time comes at once, so that it holds up nothing.
     fn key(&self) -> Micros {
         match &self.what {
@@ -397,7 +538,7 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
     match item {
         Item::Line { range, is_unterminated, .. } => {
             let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            match parser.parse(&line, &chunk.stream, now) {
+            match parse_line(parser, &line, &chunk.stream, now) {
                 Parsed::Record(mut record) => {
                     if *is_unterminated {
                         record.flags.push(Text::from("unterminated"));
@@ -423,6 +564,21 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             head: mask_cut(&overlong.head),
         }),
     }
+}
+
+/// Parses a line; one that makes the parser panic is a reject like any other it cannot read.
+fn parse_line(parser: &mut Parser, line: &Line<'_>, stream: &Text, now: Micros) -> Parsed {
+    let parsed = catch_unwind(AssertUnwindSafe(|| parser.parse(line, stream, now)));
+    parsed.unwrap_or_else(|_| {
+        Parsed::Reject(Reject {
+            generation: line.generation,
+            offset: line.offset,
+            length: line.length,
+            reason: "Calltrail itself failed on this line: please report it with what the log says"
+                .to_owned(),
+            head: String::new(),
+        })
+    })
 }
 
 #[cfg(test)]

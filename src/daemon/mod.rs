@@ -1,5 +1,6 @@
 //! Clock, threads and signals: the only place that knows them. It wires the parts and drives the pipeline.
 
+mod care;
 mod clock;
 pub mod control;
 mod drive;

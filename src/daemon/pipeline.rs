@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
+use super::care::{Care, Tried};
 use super::evidence::{Lines, Paths};
 use super::history::histories;
 use super::intake::{Cut, Intake};
@@ -18,13 +19,10 @@ use crate::model::{
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
-    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Store,
+    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Space, Store,
     StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
-
-/// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
-const BATCH_LINES_MAX: usize = 50_000;
 
 /// How often what is loaded for a batch is loaded again with more around it.
 const WIDER_MAX: usize = 8;
@@ -46,10 +44,16 @@ pub(crate) struct Setup {
     pub(crate) is_single_pass: bool,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
+    /// What has to stay free on the database's disk, but no more than a share of a small one.
+    pub(crate) free_bytes_min: u64,
 }
 
 pub(crate) struct Pipeline {
     store: Store,
+    /// Where a damaged write-ahead log was put, if opening found one.
+    set_aside: Option<PathBuf>,
+    /// The batch in hand, while it is not stored.
+    tried: Option<Tried>,
     reader: Reader,
     intake: Intake,
     correlator: Correlator,
@@ -62,6 +66,8 @@ pub(crate) struct Pipeline {
     mail: Option<Arc<MailConfig>>,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
+    is_single_pass: bool,
+    free_bytes_min: u64,
     /// True until the first look at the files since the start.
     is_first_look: bool,
     /// Rounds in a row that gave nothing to store though files hold more.
@@ -78,11 +84,18 @@ pub(crate) struct Step {
     pub(crate) alerts: u64,
     /// The newest alert's number.
     pub(crate) seq: u64,
+    /// Its line was set aside, since the database refused it.
+    pub(crate) is_refused: bool,
 }
+
+/// Why a line that could not be stored is a reject.
+const REFUSED: &str = "the database refused this line's record, so it is kept as a reject; please report it with what \
+                       the daemon's log says";
 
 impl Pipeline {
     pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
-        let mut store = Store::open(&setup.store)?;
+        let (mut store, set_aside) =
+            Store::open_or_mend(&OpenOptions { now, ..setup.store.clone() })?;
         let tools = store.tools_called()?;
         let rows: Vec<ToolRow> =
             tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
@@ -114,10 +127,24 @@ impl Pipeline {
             tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),
             is_history_pending: store.is_history_pending()?,
+            is_single_pass: setup.is_single_pass,
+            free_bytes_min: setup.free_bytes_min,
             is_first_look: true,
             empty_rounds: 0,
             store,
+            set_aside,
+            tried: None,
         })
+    }
+
+    /// Where opening put a damaged write-ahead log, if it found one.
+    pub(crate) fn set_aside(&self) -> Option<&std::path::Path> {
+        self.set_aside.as_deref()
+    }
+
+    /// The batch that was in hand when a step failed.
+    pub(super) const fn tried(&self) -> Option<&Tried> {
+        self.tried.as_ref()
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -127,6 +154,11 @@ impl Pipeline {
     /// Reads through this handle from now on: the one that others hold too.
     pub(crate) fn read_with(&mut self, reader: Reader) {
         self.reader = reader;
+    }
+
+    /// Where the database lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.store.path().to_path_buf()
     }
 
     /// The number of the last stored batch.
@@ -168,7 +200,18 @@ impl Pipeline {
 
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
-        let mut cut = self.intake.cut(BATCH_LINES_MAX, now);
+        self.careful_step(now, &Care::default())
+    }
+
+    /// As [`Pipeline::step`], as carefully as earlier faults make it. After an error, memory is ahead of the store: the
+    /// pipeline is to be opened again.
+    pub(super) fn careful_step(
+        &mut self,
+        now: Micros,
+        care: &Care,
+    ) -> Result<Option<Step>, StoreError> {
+        self.intake.be_fair(!self.is_single_pass && !self.is_history_pending);
+        let mut cut = self.intake.cut(care.lines_max(), now);
         if cut.cursors.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
@@ -186,6 +229,18 @@ impl Pipeline {
             return Ok(None);
         }
         self.empty_rounds = 0;
+        let tried = Tried::of(&cut);
+        let is_refused = care.refuses(&tried);
+        self.tried = Some(tried);
+        if is_refused {
+            self.intake.refuse(&mut cut, REFUSED);
+        }
+        let step = self.store_cut(&mut cut, now)?;
+        self.tried = None;
+        Ok(Some(Step { is_refused, ..step }))
+    }
+
+    fn store_cut(&mut self, cut: &mut Cut, now: Micros) -> Result<Step, StoreError> {
         let outcome = {
             let loaded = self.load(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
@@ -201,11 +256,12 @@ impl Pipeline {
             bytes: cut.bytes,
             alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
             seq: self.store.seq() + 1,
+            is_refused: false,
         };
-        fill(&mut batch, &mut cut);
+        fill(&mut batch, cut);
         self.store.commit(&batch)?;
-        self.intake.commit(&cut);
-        Ok(Some(step))
+        self.intake.commit(cut);
+        Ok(step)
     }
 
     /// What correlation has to see again before it can join these records.
@@ -349,6 +405,24 @@ impl Pipeline {
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
         self.store.deliver(delivery)
+    }
+
+    /// Bytes free on the database's disk, if that can be told.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        Space::of(self.store.path(), 0).ok().map(|space| space.free_bytes)
+    }
+
+    /// What is lacking on the disk, if something is. Where a checkpoint can give room back, one is made first.
+    pub(crate) fn lacks_room(&self) -> Result<Option<Space>, StoreError> {
+        let short = || {
+            // A file system that cannot be asked says so when it is written to.
+            let space = Space::of(self.store.path(), self.free_bytes_min).ok();
+            space.filter(Space::is_short)
+        };
+        if short().is_some_and(|space| space.can_checkpoint()) {
+            self.store.checkpoint()?;
+        }
+        Ok(short())
     }
 
     /// For idle moments and a clean stop.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
 use super::control;
-use super::drive::Driver;
+use super::drive::{Driver, Trouble};
 use super::pipeline::{Pipeline, Setup};
 use crate::journal::Journal;
 use crate::notify::Mailer;
@@ -88,6 +88,7 @@ pub(crate) async fn watch(
         scan_every: setup.scan_every,
         shutdown: shutdown.clone(),
         reader,
+        trouble: Trouble::default(),
     };
     let writer = start_writer(driver, pipeline)?;
     tokio::select! {
@@ -98,10 +99,13 @@ pub(crate) async fn watch(
     let stop = async {
         while tasks.join_next().await.is_some() {}
         // Its end is the last thing: what was read is stored, and the log is written into the database.
-        drop(tokio::task::spawn_blocking(move || writer.join()).await);
+        tokio::task::spawn_blocking(move || writer.join()).await
     };
-    if tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await.is_err() {
-        tracing::warn!("not everything ended in time; what was committed is safe");
+    match tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await {
+        Err(_) => tracing::warn!("not everything ended in time; what was committed is safe"),
+        Ok(Ok(Ok(()))) => {}
+        // Whoever supervises the daemon has to start it again.
+        Ok(_) => anyhow::bail!("the writer failed; what was committed is safe"),
     }
     Ok(())
 }

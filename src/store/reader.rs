@@ -53,10 +53,19 @@ impl Reader {
         Self { pool: Arc::new(Pool::new(template, path)) }
     }
 
+    pub(super) fn path(&self) -> &std::path::Path {
+        self.pool.path()
+    }
+
     /// Closes every connection, so that a broken database can be opened again: the idle ones at once, those in use as
     /// soon as their interrupted reads end. False while some are still in use; calling again interrupts them again.
     pub(crate) fn let_go(&self) -> bool {
         self.pool.let_go()
+    }
+
+    /// True once a read met a fault after which the database has to be opened again.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.pool.is_broken()
     }
 
     /// Reads through another handle's connections from now on.
