@@ -23,6 +23,8 @@ create table position_log (
     tail_hash blob not null,
     -- The last valid time in the generation so far: lines without one take it.
     last_at timestamp,
+    -- When something was last read of it, by the clock: a log can fall silent.
+    heard_at timestamp,
     -- Lines before this offset were there when the database was made: history, which is not mailed.
     history_until ubigint not null,
     records ubigint not null,
@@ -114,7 +116,9 @@ create table call_log (
     witnesses varchar not null,
     -- Every witness's steps as JSON; null where the call has one witness with one record, which the columns tell whole.
     sightings varchar,
-    discrepancies varchar
+    discrepancies varchar,
+    -- `call`, or `ingest` for what reading a log showed about the log itself.
+    kind varchar not null
 );
 
 -- Rows of call_log with this id and an older seq are void; new_id is the call that took their place, if any.

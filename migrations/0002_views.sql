@@ -32,13 +32,18 @@ create view calls as
 select lower(hex(call_id)) as call_id, time, ended, tool, server, principal, client, actor, tenant, session, class as outcome,
        code, decision, ran, duration_ms, ask_to_answer_ms, shown_args(args) as args, flags, request_id, group_id, trace_id, witnesses,
        discrepancies, stream, generation, "offset", length
-from call_now;
+from call_now where kind = 'call';
+
+-- What reading the logs showed about the logs themselves: what happened, and its figures (bytes, seconds, more).
+create view ingest_events as
+select lower(hex(call_id)) as event_id, time, code as event, stream, generation, "offset", shown_args(args) as figures
+from call_now where kind = 'ingest';
 
 -- A session is a run of calls of one session key with gaps of at most 30 minutes.
 create view sessions as
 with marked as (
     select *, coalesce(time - lag(time) over by_key > interval 30 minutes, true)::int as starts
-    from call_now where time is not null
+    from call_now where time is not null and kind = 'call'
     window by_key as (partition by session order by time, stream, generation, "offset")
 ), numbered as (
     select *, sum(starts) over (partition by session order by time, stream, generation, "offset"
@@ -107,7 +112,7 @@ create view tools as
 select l.server, l.tool, c.calls, c.first_at, c.last_at, l.open_world, l.sensitive, l.outbound, l.destructive, l.read_only,
        l.labels_from
 from tool_label l left join (
-    select server, tool, count(*) as calls, min(time) as first_at, max(time) as last_at from call_now group by all
+    select server, tool, count(*) as calls, min(time) as first_at, max(time) as last_at from call_now where kind = 'call' group by all
 ) c on c.tool = l.tool and c.server is not distinct from l.server;
 
 -- The calls an alert rests on, and the stage each filled.

@@ -39,6 +39,7 @@ fn alert() -> AlertView {
         client: None,
         tenant: None,
         session: "s-1".into(),
+        event: None,
         lines: Vec::new(),
     };
     AlertView {

@@ -3,6 +3,7 @@
 
 /// The real binary, driven and watched.
 mod support;
+mod tampering;
 
 /// From a line in a log to a mail in a mailbox.
 mod alarm;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::failure::Failure;
@@ -45,20 +46,26 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let speed = args.speed;
     let quiet = common.quiet;
     let about = watch::about(&setup);
+    let (stop, stopped) = mpsc::channel();
+    let mut teller = None;
     let answer = watch::serve(setup, quiet, |address, token| {
         let lines = story.lines(now().plus(Micros::SECOND), speed);
         watch::hint(quiet, &format!("{about}\n{}", guide(&lines, &logs, &database)));
         watch::announce(out, address, token)?;
-        std::thread::Builder::new().name("story".to_owned()).spawn(move || {
-            match tell(lines, &logs) {
-                Ok(()) => watch::hint(quiet, "the story has ended; the page stays until Ctrl-C"),
-                Err(error) => {
-                    tracing::warn!(%error, "the story could not be written to its end");
-                }
+        let story = std::thread::Builder::new().name("story".to_owned());
+        teller = Some(story.spawn(move || match tell(lines, &logs, &stopped) {
+            Ok(()) => watch::hint(quiet, "the story has ended; the page stays until Ctrl-C"),
+            Err(error) => {
+                tracing::warn!(%error, "the story could not be written to its end");
             }
-        })?;
+        })?);
         Ok(())
     });
+    // Whoever still writes into the folder would keep it from being removed.
+    drop(stop);
+    if let Some(teller) = teller {
+        drop(teller.join());
+    }
     drop(folder);
     answer
 }
@@ -77,11 +84,14 @@ fn guide(lines: &[SimLine], logs: &Path, database: &Path) -> String {
     )
 }
 
-/// Writes each line when its time has come, as the programs of the story would.
-fn tell(lines: Vec<SimLine>, logs: &Path) -> std::io::Result<()> {
+/// Writes each line when its time has come, as the programs of the story would; ends early when `stopped` does.
+fn tell(lines: Vec<SimLine>, logs: &Path, stopped: &mpsc::Receiver<()>) -> std::io::Result<()> {
     for SimLine { at_write, file, text } in lines {
         let wait = at_write.since(now());
-        std::thread::sleep(Duration::from_micros(u64::try_from(wait).unwrap_or(0)));
+        let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
+        if stopped.recv_timeout(wait) != Err(mpsc::RecvTimeoutError::Timeout) {
+            return Ok(());
+        }
         let path: PathBuf = logs.join(&*file);
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;

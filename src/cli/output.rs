@@ -164,15 +164,12 @@ pub(super) fn print_alert(
 fn print_calls(out: &mut impl Write, alert: &AlertView) -> io::Result<()> {
     writeln!(out, "\nCalls:")?;
     for call in &alert.evidence {
-        writeln!(
-            out,
-            "  {}  {:<18} {:<28} {:<9} ran: {}",
-            when_exactly(call.at),
-            display_untrusted(&call.stage),
-            display_untrusted(&call.tool),
-            call.class.as_str(),
-            call.ran.as_str(),
-        )?;
+        let (stage, tool) = (display_untrusted(&call.stage), display_untrusted(&call.tool));
+        write!(out, "  {}  {stage:<18} {tool:<28} ", when_exactly(call.at))?;
+        match &call.event {
+            Some(event) => writeln!(out, "the log {event}")?,
+            None => writeln!(out, "{:<9} ran: {}", call.class.as_str(), call.ran.as_str())?,
+        }
         for line in &call.lines {
             let file = display_untrusted(&line.file);
             writeln!(out, "      {} {file} at byte {}", line.witness.as_str(), line.record.offset)?;

@@ -11,6 +11,7 @@ use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::daemon::{Setup, now};
 use crate::detect::{RuleSet, merge, shipped};
+use crate::model::Micros;
 use crate::store::OpenOptions;
 pub(super) use crate::store::beside;
 use crate::tail::TailConfig;
@@ -31,6 +32,7 @@ pub(super) fn pipeline(
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
         is_single_pass: false,
+        silence_micros: silence_micros(config.tail.silent_hours),
         mail: config.mail.clone().map(Arc::new),
         free_bytes_min: config.store.free_min,
     })
@@ -41,6 +43,12 @@ pub(super) fn pipeline(
 fn files_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
+}
+
+/// None: silence is never told of.
+fn silence_micros(hours: u64) -> Option<i64> {
+    let micros = i64::try_from(hours).unwrap_or(i64::MAX).saturating_mul(Micros::HOUR);
+    (micros > 0).then_some(micros)
 }
 
 pub(super) fn open_options(config: &Config, database: &Path) -> OpenOptions {

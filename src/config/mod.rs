@@ -118,6 +118,8 @@ pub struct TailSettings {
     pub open_files_max: usize,
     /// Time between two looks at the folders when the system reports no change.
     pub scan_secs: u64,
+    /// Hours after which a log that was written to counts as silent; 0: never.
+    pub silent_hours: u64,
 }
 
 /// Detection rules.

@@ -62,6 +62,7 @@ pub(super) struct RawTail {
     pub(super) line_bytes_max: Field<String>,
     pub(super) open_files_max: Field<u64>,
     pub(super) scan_secs: Field<u64>,
+    pub(super) silent_hours: Field<u64>,
 }
 
 /// `[rules]`
@@ -90,6 +91,7 @@ impl RawConfig {
                 line_bytes_max: sources.text("tail", "line_bytes_max"),
                 open_files_max: sources.number("tail", "open_files_max"),
                 scan_secs: sources.number("tail", "scan_secs"),
+                silent_hours: sources.number("tail", "silent_hours"),
             },
             rules: RawRules {
                 folder: sources.text("rules", "folder"),

@@ -21,6 +21,8 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700
 const LINE_BYTES_MAX: u64 = 16 << 20;
 const OPEN_FILES_MAX: u64 = 256;
 const SCAN_SECS: u64 = 2;
+/// A day and a night: a log of office hours does not fall silent.
+const SILENT_HOURS: u64 = 24;
 
 /// Resolves everything; what cannot be is reported and its default taken.
 pub(super) fn resolve(
@@ -220,6 +222,7 @@ fn tail(typed: &RawTail, problems: &mut Problems) -> TailSettings {
         line_bytes_max: usize::try_from(line_bytes_max).unwrap_or(usize::MAX),
         open_files_max: usize::try_from(open_files_max).unwrap_or(usize::MAX),
         scan_secs: number(&typed.scan_secs, 1, 3_600, problems).unwrap_or(SCAN_SECS),
+        silent_hours: number(&typed.silent_hours, 0, 8_760, problems).unwrap_or(SILENT_HOURS),
     }
 }
 

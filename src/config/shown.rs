@@ -28,6 +28,7 @@ pub(super) fn to_toml(config: &Config) -> String {
     shown.pair("line_bytes_max", text(&show_size(config.tail.line_bytes_max as u64)));
     shown.pair("open_files_max", config.tail.open_files_max);
     shown.pair("scan_secs", config.tail.scan_secs);
+    shown.pair("silent_hours", config.tail.silent_hours);
     shown.section("rules");
     shown.optional("folder", config.rules.folder.as_deref().map(path));
     shown.pair("disabled", texts(&config.rules.disabled));

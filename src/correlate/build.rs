@@ -1,8 +1,8 @@
 //! Makes the joined call of its units: whose word counts for what.
 
 use crate::model::{
-    Call, Certainty, Discrepancy, JoinedBy, Micros, OutcomeClass, Ran, Record, Sighting, Text,
-    Witness,
+    Call, Certainty, Discrepancy, EventKind, JoinedBy, Micros, OutcomeClass, Ran, Record, Sighting,
+    Text, Witness,
 };
 
 use super::arguments::{Agreement, agreement};
@@ -26,6 +26,7 @@ pub(super) fn build(joined: &Joined<'_>, occurrence: usize) -> Call {
     let discrepancies = discrepancies(&units);
     let outcome = nearest.outcome();
     Call {
+        kind: EventKind::Call,
         id: lead.call_id(occurrence),
         at: lead.at(),
         position: lead.base.id,

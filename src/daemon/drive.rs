@@ -162,7 +162,7 @@ impl Driver {
         }
     }
 
-    fn try_open(&mut self) -> Result<Option<Pipeline>, StoreError> {
+    pub(super) fn try_open(&mut self) -> Result<Option<Pipeline>, StoreError> {
         // A reader that is still at it keeps the old engine alive, and two on one file would corrupt it.
         if !self.reader.let_go() {
             tracing::debug!("a read still holds the database; trying again");
@@ -427,7 +427,7 @@ fn refuse(request: Request) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::store::{Delivery, DeliveryOutcome, Desk};
 
@@ -459,7 +459,9 @@ mod tests {
     }
 
     /// A driver over an empty folder, with its pipeline and what the page shows.
-    fn driver(folder: &std::path::Path) -> (Driver, Pipeline, watch::Receiver<Health>) {
+    pub(in crate::daemon) fn driver(
+        folder: &std::path::Path,
+    ) -> (Driver, Pipeline, watch::Receiver<Health>) {
         let path = folder.join("calltrail.duckdb");
         let journal = Journal::open(&folder.join("journal.jsonl")).unwrap();
         let store = crate::store::OpenOptions {
@@ -476,6 +478,7 @@ mod tests {
             clocks: vec![],
             outcome_words: vec![],
             is_single_pass: false,
+            silence_micros: None,
             mail: None,
             free_bytes_min: 0,
         };

@@ -4,7 +4,9 @@ use rustc_hash::FxHashMap;
 
 use super::intake::Intake;
 use crate::mask::mask_line;
-use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine};
+use crate::model::{
+    Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine, event_words,
+};
 use crate::store::{Reader, StoreError};
 
 /// Alerts whose lines are remembered, so that an alert that grows does not read them again.
@@ -96,6 +98,7 @@ fn view(
         client: text(&call.client),
         tenant: text(&call.tenant),
         session: call.session.to_string(),
+        event: event_words(call),
         lines: witness_lines(call, lines, paths, intake),
     }
 }

@@ -3,6 +3,9 @@
 //! Each generation has a queue of what was read ahead. The queue whose next record is the oldest gives it next, so a
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,11 +13,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::notice::{self, Notices};
 use crate::dialects::{Parsed, Parser};
 use crate::mask::mask_cut;
-use crate::model::{Line, Micros, Record, Reject, Text, TimeQuality};
+use crate::model::{IngestCode, Line, Micros, Record, RecordId, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
-use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceStatus, Tail};
+use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceState, SourceStatus, Tail};
 
 /// Bytes read ahead over all files; their records take several times as much.
 const READ_AHEAD_BYTES: usize = 8 << 20;
@@ -46,8 +50,6 @@ pub(super) struct Intake {
     known: FxHashMap<u64, Known>,
     /// Generations whose path or state changed since their position was stored.
     moved: Vec<u64>,
-    /// False for a single pass: nothing more will come.
-    may_hold: bool,
     /// True once history is read: then files that wait get their share of each batch. Before, only the time counts, which
     /// keeps lateness rare.
     is_fair: bool,
@@ -55,8 +57,20 @@ pub(super) struct Intake {
     waiting_bytes: u64,
     /// The last generation that was begun to be read from.
     added: u64,
+    waits: Waits,
+    /// What files told since the last batch.
+    noticed: Notices,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
+}
+
+/// What the intake waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// Whether first lines without a time wait a little for one that has it; false where nothing more will come.
+    pub(super) may_hold: bool,
+    /// After how long a log that was written to counts as silent; none: never.
+    pub(super) silence_micros: Option<i64>,
 }
 
 /// What is kept for each generation.
@@ -67,6 +81,10 @@ struct Known {
     history_until: u64,
     records: u64,
     rejects: u64,
+    /// When something was last read of it, by the clock.
+    heard_at: Option<Micros>,
+    /// Its silence since then was told.
+    is_silent: bool,
 }
 
 /// What was read ahead of one generation.
@@ -90,6 +108,8 @@ struct Entry {
 enum What {
     Record(Box<Record>),
     Reject(Reject),
+    /// A line beyond the limit.
+    Overlong(Reject),
     Gap(Gap),
 }
 
@@ -101,6 +121,8 @@ pub(super) struct Cut {
     pub(super) gaps: Vec<Gap>,
     pub(super) positions: Vec<Position>,
     pub(super) cursors: Vec<Cursor>,
+    /// What reading showed about the logs.
+    pub(super) notices: Notices,
     /// Bytes of the files that it covers.
     pub(super) bytes: u64,
 }
@@ -123,16 +145,17 @@ impl Round {
 }
 
 impl Intake {
-    /// With `may_hold`, first lines without a time wait a little for one that has it.
-    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], may_hold: bool) -> Self {
+    pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], waits: Waits) -> Self {
         let known = positions
             .iter()
             .map(|position| {
                 let known = Known {
                     last_at: position.last_at,
+                    heard_at: position.heard_at,
                     history_until: position.history_until,
                     records: position.records,
                     rejects: position.rejects,
+                    ..Known::default()
                 };
                 (position.generation, known)
             })
@@ -143,10 +166,11 @@ impl Intake {
             queues: BTreeMap::new(),
             known,
             moved: Vec::new(),
-            may_hold,
             is_fair: false,
             waiting_bytes: 0,
             added: 0,
+            waits,
+            noticed: Notices::default(),
             must_rewind: false,
         }
     }
@@ -163,7 +187,9 @@ impl Intake {
                 | Event::Gone { generation, .. } => self.moved.push(*generation),
                 Event::Discovered { .. } | Event::Copied { .. } => {}
             }
+            self.notice(event, now);
         }
+        self.notice_silence(now);
         if is_history {
             for status in self.tail.status() {
                 // Of what was stored before an interruption, the boundary is known.
@@ -172,6 +198,42 @@ impl Intake {
             }
         }
         report
+    }
+
+    /// Notes what a change of a file tells of its log.
+    fn notice(&mut self, event: &crate::tail::Event, now: Micros) {
+        use crate::tail::Event;
+        let (Event::Truncated { generation, .. }
+        | Event::Rewritten { generation, .. }
+        | Event::Gone { generation, .. }) = event
+        else {
+            return;
+        };
+        let Some(cursor) = self.tail.cursor(*generation) else { return };
+        let stream = Text::from(cursor.stream.as_str());
+        if let Some(event) = notice::of_file(event, &stream, cursor.offset, now) {
+            self.noticed.add(event);
+        }
+    }
+
+    /// Notes the logs that were written to while this database was kept, and no longer are.
+    fn notice_silence(&mut self, now: Micros) {
+        let Some(silence_micros) = self.waits.silence_micros else { return };
+        for status in self.tail.status() {
+            let Some(known) = self.known.get_mut(&status.generation) else { continue };
+            let Some(heard_at) = known.heard_at else { continue };
+            if status.state == SourceState::Live
+                && status.committed > known.history_until
+                && !known.is_silent
+                && now.since(heard_at) >= silence_micros
+            {
+                known.is_silent = true;
+                let position =
+                    RecordId { generation: status.generation, offset: status.committed, index: 0 };
+                let event = notice::of_silence(&status.stream, position, heard_at, silence_micros);
+                self.noticed.add(event);
+            }
+        }
     }
 
     /// Hands out the unterminated ends of rotated and deleted files that have been quiet for long enough.
@@ -199,16 +261,12 @@ impl Intake {
             .collect()
     }
 
-    pub(super) fn read_line(
-        &mut self,
-        record: crate::model::RecordId,
-        length: u64,
-    ) -> Option<Vec<u8>> {
+    pub(super) fn read_line(&mut self, record: RecordId, length: u64) -> Option<Vec<u8>> {
         self.tail.read_line(record.generation, record.offset, length)
     }
 
     /// True for lines that were there when the database was made.
-    pub(super) fn is_history(&self, record: crate::model::RecordId) -> bool {
+    pub(super) fn is_history(&self, record: RecordId) -> bool {
         self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
     }
 
@@ -230,7 +288,7 @@ impl Intake {
             self.serve_waiting(&mut round);
         }
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
-        let may_hold = self.may_hold;
+        let may_hold = self.waits.may_hold;
         heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
             queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
         }));
@@ -272,7 +330,7 @@ impl Intake {
 
     /// Gives half of the batch to the files whose first line has waited for too long, in equal shares.
     fn serve_waiting(&mut self, round: &mut Round) {
-        let (may_hold, now) = (self.may_hold, round.now);
+        let (may_hold, now) = (self.waits.may_hold, round.now);
         let waiting: Vec<u64> = self
             .queues
             .iter_mut()
@@ -294,11 +352,11 @@ impl Intake {
         self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes());
         let before = self.known.get(&generation).copied().unwrap_or_default();
         round.ends.entry(generation).or_insert((0, before)).0 = entry.end;
-        self.put(entry.what, generation, &mut round.cut);
+        self.put(entry.what, generation, round.now, &mut round.cut);
         round.left -= 1;
         self.fill(generation, round.chunk_bytes, round.now);
         let queue = self.queues.get_mut(&generation)?;
-        queue.next(self.may_hold, round.now).map(Entry::key)
+        queue.next(self.waits.may_hold, round.now).map(Entry::key)
     }
 
     /// Makes rejects of a batch's lines, which the database refuses as they are, and keeps what they look like.
@@ -323,8 +381,30 @@ impl Intake {
         cut.positions = cut.cursors.iter().map(|cursor| self.position(cursor)).collect();
     }
 
-    fn put(&mut self, what: What, generation: u64, cut: &mut Cut) {
+    fn put(&mut self, what: What, generation: u64, now: Micros, cut: &mut Cut) {
         let known = self.known.entry(generation).or_default();
+        (known.heard_at, known.is_silent) = (Some(now), false);
+        let odd = match &what {
+            What::Record(record) => {
+                if let Some(event) = notice::of_record(record, known.last_at, now) {
+                    cut.notices.add(event);
+                }
+                None
+            }
+            What::Overlong(reject) => {
+                Some((IngestCode::OverlongLine, reject.offset, reject.length))
+            }
+            What::Gap(gap) if gap.why == ZEROS => Some((IngestCode::Gap, gap.offset, gap.length)),
+            What::Reject(_) | What::Gap(_) => None,
+        };
+        if let Some((code, offset, bytes)) = odd
+            && let Some(cursor) = self.tail.cursor(generation)
+        {
+            let at = known.last_at.unwrap_or(now);
+            let position = RecordId { generation, offset, index: 0 };
+            let stream = Text::from(cursor.stream);
+            cut.notices.add(notice::of_bytes(code, &stream, position, bytes, at));
+        }
         match what {
             What::Record(record) => {
                 known.records += 1;
@@ -334,7 +414,7 @@ impl Intake {
                 cut.bytes += record.length;
                 cut.records.push(Arc::new(*record));
             }
-            What::Reject(reject) => {
+            What::Reject(reject) | What::Overlong(reject) => {
                 known.rejects += 1;
                 cut.bytes += reject.length;
                 cut.rejects.push(reject);
@@ -361,8 +441,12 @@ impl Intake {
             cut.records.retain(|record| !lost.contains(&record.id.generation));
             cut.rejects.retain(|reject| !lost.contains(&reject.generation));
             cut.gaps.retain(|gap| !lost.contains(&gap.generation));
+            for generation in lost {
+                cut.notices.forget(generation);
+            }
             self.must_rewind = true;
         }
+        cut.notices.extend(std::mem::take(&mut self.noticed));
         for generation in std::mem::take(&mut self.moved) {
             if !ends.contains_key(&generation) {
                 cut.cursors.extend(self.tail.cursor(generation));
@@ -401,6 +485,7 @@ impl Intake {
             tail_len: cursor.tail_len,
             tail_hash: cursor.tail_hash.to_vec(),
             last_at: known.last_at,
+            heard_at: known.heard_at,
             history_until: known.history_until,
             records: known.records,
             rejects: known.rejects,
@@ -512,7 +597,7 @@ impl Entry {
     fn bytes(&self) -> u64 {
         match &self.what {
             What::Record(record) => record.length,
-            What::Reject(reject) => reject.length,
+            What::Reject(reject) | What::Overlong(reject) => reject.length,
             What::Gap(gap) => gap.length,
         }
     }
@@ -521,10 +606,13 @@ impl Entry {
     fn key(&self) -> Micros {
         match &self.what {
             What::Record(record) => record.at.unwrap_or(Micros(i64::MIN)),
-            What::Reject(_) | What::Gap(_) => Micros(i64::MIN),
+            What::Reject(_) | What::Overlong(_) | What::Gap(_) => Micros(i64::MIN),
         }
     }
 }
+
+/// Why a hole of zeros is a gap.
+const ZEROS: &str = "zeros";
 
 /// A time of the record's own that can be lent to its neighbours.
 fn is_valid(record: &Record) -> bool {
@@ -551,9 +639,9 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             }
         }
         Item::Blank { .. } => gap("blank"),
-        Item::Gap { why: GapWhy::Zeros, .. } => gap("zeros"),
+        Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
         Item::Gap { why: GapWhy::CopyOf { .. }, .. } => gap("copy"),
-        Item::Overlong(overlong) => What::Reject(Reject {
+        Item::Overlong(overlong) => What::Overlong(Reject {
             generation,
             offset,
             length,
@@ -579,51 +667,4 @@ fn parse_line(parser: &mut Parser, line: &Line<'_>, stream: &Text, now: Micros) 
             head: String::new(),
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tail::TailConfig;
-
-    const WITHOUT: &str = "{\"actor\":\"client\",\"tool\":\"a\",\"outcome\":\"ASK\"}\n";
-    const WITH: &str = "{\"actor\":\"client\",\"tool\":\"b\",\"outcome\":\"ASK\",\
-                        \"ts\":\"2026-11-20T08:00:00Z\"}\n";
-
-    fn intake(logs: &std::path::Path, may_hold: bool) -> Intake {
-        let tail = Tail::new(TailConfig::new(vec![logs.to_path_buf()]), vec![], 1);
-        Intake::new(tail, Parser::new([0; 32], vec![]), &[], may_hold)
-    }
-
-    fn times(intake: &mut Intake, now: Micros) -> Vec<Option<Micros>> {
-        intake.scan(now, false);
-        let cut = intake.cut(100, now);
-        intake.commit(&cut);
-        cut.records.iter().map(|record| record.at).collect()
-    }
-
-    #[test]
-    fn a_first_line_without_a_time_takes_the_next_ones_however_it_was_read() {
-        let at = Micros::parse_rfc3339("2026-11-20T08:00:00Z");
-        let now = at.unwrap();
-        let logs = tempfile::tempdir().unwrap();
-        let file = logs.path().join("a.jsonl");
-        let mut live = intake(logs.path(), true);
-        std::fs::write(&file, WITHOUT).unwrap();
-        assert_eq!(times(&mut live, now), []);
-        let mut log = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
-        std::io::Write::write_all(&mut log, WITH.as_bytes()).unwrap();
-        assert_eq!(times(&mut live, now.plus(Micros::SECOND)), [at, at]);
-        assert_eq!(times(&mut intake(logs.path(), false), now), [at, at]);
-    }
-
-    #[test]
-    fn a_log_without_times_is_read_all_the_same() {
-        let logs = tempfile::tempdir().unwrap();
-        std::fs::write(logs.path().join("a.jsonl"), WITHOUT).unwrap();
-        let mut live = intake(logs.path(), true);
-        assert_eq!(times(&mut live, Micros(0)), []);
-        assert_eq!(times(&mut live, Micros(HOLD_MICROS)), [None]);
-        assert_eq!(times(&mut intake(logs.path(), false), Micros(0)), [None]);
-    }
 }

@@ -5,8 +5,11 @@ mod clock;
 pub mod control;
 mod drive;
 mod evidence;
+#[cfg(test)]
+mod faults;
 mod history;
 mod intake;
+mod notice;
 mod pipeline;
 mod scan;
 mod watch;

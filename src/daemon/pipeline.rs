@@ -8,14 +8,14 @@ use rustc_hash::FxHashSet;
 use super::care::{Care, Tried};
 use super::evidence::{Lines, Paths};
 use super::history::histories;
-use super::intake::{Cut, Intake};
+use super::intake::{Cut, Intake, Waits};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::model::{
-    Alert, AlertChange, AlertId, CallChange, Labels, Micros, OutboxItem, OutcomeClass, Record,
-    RecordKind, Text,
+    Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
+    OutboxItem, OutcomeClass, Record, RecordKind, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
@@ -42,6 +42,8 @@ pub(crate) struct Setup {
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
     /// True where nothing comes after what the files hold now.
     pub(crate) is_single_pass: bool,
+    /// After how long a log that was written to counts as silent; none: never.
+    pub(crate) silence_micros: Option<i64>,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
     /// What has to stay free on the database's disk, but no more than a share of a small one.
@@ -107,14 +109,21 @@ impl Pipeline {
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
-        let labels = move |call: &crate::model::Call| -> Labels {
-            catalogue.labels(call.server.as_deref(), &call.tool)
-        };
+        let labels =
+            move |call: &Call| -> Labels { catalogue.labels(call.server.as_deref(), &call.tool) };
         let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
         engine.cold(store.newest_call_at()?);
         Ok(Self {
             reader: store.reader(),
-            intake: Intake::new(tail, parser, &positions, !setup.is_single_pass),
+            intake: Intake::new(
+                tail,
+                parser,
+                &positions,
+                Waits {
+                    may_hold: !setup.is_single_pass,
+                    silence_micros: setup.silence_micros.filter(|_| !setup.is_single_pass),
+                },
+            ),
             correlator: if store.is_empty()? {
                 Correlator::new(clocks)
             } else {
@@ -212,7 +221,7 @@ impl Pipeline {
     ) -> Result<Option<Step>, StoreError> {
         self.intake.be_fair(!self.is_single_pass && !self.is_history_pending);
         let mut cut = self.intake.cut(care.lines_max(), now);
-        if cut.cursors.is_empty() {
+        if cut.cursors.is_empty() && cut.notices.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
                 return Ok(None);
@@ -245,9 +254,10 @@ impl Pipeline {
             let loaded = self.load(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
         };
-        let changes = self.detect(&outcome.changes)?;
-        let mut batch =
-            Batch { calls: outcome.changes, merged: outcome.merged, ..Batch::default() };
+        let mut calls = outcome.changes;
+        self.put_notices(cut, &mut calls)?;
+        let changes = self.detect(&calls)?;
+        let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
         self.put_alerts(changes, now, &mut batch)?;
         let step = Step {
@@ -262,6 +272,16 @@ impl Pipeline {
         self.store.commit(&batch)?;
         self.intake.commit(cut);
         Ok(step)
+    }
+
+    /// Hands what reading showed about the logs to the rules, once each: after a restart it may be noticed again.
+    fn put_notices(&self, cut: &mut Cut, calls: &mut Vec<CallChange>) -> Result<(), StoreError> {
+        for event in std::mem::take(&mut cut.notices).into_events() {
+            if !self.store.knows_event(&event)? {
+                calls.push(CallChange { old: None, new: Some(Arc::new(event.to_call())) });
+            }
+        }
+        Ok(())
     }
 
     /// What correlation has to see again before it can join these records.
@@ -322,7 +342,8 @@ impl Pipeline {
 
     /// Adds the labels of tools that were not called before.
     fn put_tools(&mut self, batch: &mut Batch) {
-        for call in batch.calls.iter().filter_map(|change| change.new.as_ref()) {
+        let calls = batch.calls.iter().filter_map(|change| change.new.as_ref());
+        for call in calls.filter(|call| call.kind == EventKind::Call) {
             let name = (call.server.clone(), Text::clone(&call.tool));
             if self.tools.len() < TOOLS_MAX && !self.tools.contains(&name) {
                 self.tools.insert(name.clone());
@@ -372,10 +393,7 @@ impl Pipeline {
         let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else {
             return Ok(());
         };
-        let mut records = alert.evidence.iter().flat_map(|evidence| {
-            evidence.call.sightings.iter().flat_map(|sighting| &sighting.steps)
-        });
-        if records.all(|step| self.intake.is_history(step.record)) {
+        if alert.evidence.iter().all(|evidence| self.is_history(&evidence.call)) {
             return Ok(());
         }
         if !is_new {
@@ -393,6 +411,16 @@ impl Pipeline {
             attempts: 0,
         }));
         Ok(())
+    }
+
+    /// Whether all of a call was there when the database was made. What happens to a file happens now.
+    fn is_history(&self, call: &Call) -> bool {
+        let code = IngestCode::from_word(&call.code).filter(|_| call.kind == EventKind::Ingest);
+        if let Some(code) = code {
+            return code.is_of_content() && self.intake.is_history(call.position);
+        }
+        let mut steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);
+        steps.all(|step| self.intake.is_history(step.record))
     }
 
     pub(crate) fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::model::{
-    ArgValue, ArgView, Args, Call, CallId, Certainty, Dialect, Discrepancy, IdHasher, JoinedBy,
-    Label, Labels, Micros, OutcomeClass, Ran, RecordId, Sighting, Step, Text, Tri, Witness,
+    ArgValue, ArgView, Args, Call, CallId, Certainty, Dialect, Discrepancy, EventKind, IdHasher,
+    JoinedBy, Label, Labels, Micros, OutcomeClass, Ran, RecordId, Sighting, Step, Text, Tri,
+    Witness,
 };
 
 use super::field::{GroupField, did_you_mean};
@@ -37,8 +38,9 @@ const EVENTS_MAX: u64 = 10_000;
 
 const CASE_KEYS: [&str; 3] = ["name", "events", "fires"];
 
-const EVENT_KEYS: [&str; 27] = [
+const EVENT_KEYS: [&str; 28] = [
     "at",
+    "kind",
     "tool",
     "outcome",
     "code",
@@ -209,6 +211,7 @@ impl Reader<'_> {
         let at = self.time(later_seconds)?;
         let position = RecordId { generation: 1, offset: index as u64, index: 0 };
         let call = Call {
+            kind: self.word("kind", EventKind::from_word)?.unwrap_or_default(),
             id: call_id(index),
             at,
             position,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros, Text};
+use crate::model::{
+    Alert, AlertChange, AlertId, Call, CallChange, CallId, EventKind, Micros, Text,
+};
 
 use super::chain::{Event, is_future};
 use super::episode::{alert, alert_id};
@@ -295,7 +297,9 @@ impl Engine {
     /// Moves the watermark and lets go of groups that have been idle for long.
     fn advance(&mut self, changes: &[CallChange]) {
         let calls = changes.iter().filter_map(|change| change.new.as_ref());
-        let newest = calls.filter(|call| !is_future(call)).filter_map(|call| call.at).max();
+        // What the tail noticed is dated by the clock, which a backfill's calls are far behind.
+        let moves = |call: &&Arc<Call>| call.kind == EventKind::Call && !is_future(call);
+        let newest = calls.filter(moves).filter_map(|call| call.at).max();
         self.watermark = self.watermark.max(newest);
         let Some(watermark) = self.watermark else {
             return;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use crate::model::{
-    ArgValue, Call, Discrepancy, JoinedBy, Label, Labels, OutcomeClass, Ran, Text, Tri, Witness,
+    ArgValue, Call, Discrepancy, EventKind, JoinedBy, Label, Labels, OutcomeClass, Ran, Text, Tri,
+    Witness,
 };
 
 /// Says what a call's tool can do.
@@ -118,6 +119,10 @@ impl Field {
         &self.name
     }
 
+    pub(super) const fn is_kind(&self) -> bool {
+        matches!(self.what, What::Kind)
+    }
+
     pub(super) const fn is_number(&self) -> bool {
         matches!(self.what, What::DurationMs | What::AskToAnswerMs)
     }
@@ -151,7 +156,7 @@ impl Field {
                     .into()
             }
             What::Discrepancy => vec![RAN_THOUGH_DENIED, "outcome"],
-            What::Kind => vec![KIND],
+            What::Kind => EventKind::ALL.map(EventKind::as_str).into(),
             _ => return None,
         };
         Some(words)
@@ -191,8 +196,12 @@ impl Field {
             }
             What::JoinedBy => call.sightings.iter().any(|seen| test(seen.joined_by.as_str())),
             What::Discrepancy => call.discrepancies.iter().any(|found| test(discrepancy(found))),
-            What::SourceFile => call.sightings.iter().any(|seen| test(&seen.stream)),
-            What::Kind => test(KIND),
+            What::SourceFile => {
+                let is_log = call.kind == EventKind::Ingest;
+                (is_log && test(&call.stream))
+                    || call.sightings.iter().any(|seen| test(&seen.stream))
+            }
+            What::Kind => test(call.kind.as_str()),
         };
         own || call.also.iter().any(|(name, value)| *name == self.name && test(value))
     }
@@ -259,7 +268,6 @@ impl GroupField {
 }
 
 const RAN_THOUGH_DENIED: &str = "ran-though-denied";
-const KIND: &str = "call";
 
 const fn tri_word(tri: Tri) -> &'static str {
     match tri {

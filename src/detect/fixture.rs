@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::model::{Args, Call, CallId, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text};
+use crate::model::{
+    Args, Call, CallId, EventKind, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text,
+};
 
 /// What varies between calls.
 #[derive(Clone, Debug)]
@@ -44,6 +46,7 @@ pub(super) fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
     let mut hasher = IdHasher::new("property");
     hasher.number(name);
     Arc::new(Call {
+        kind: EventKind::Call,
         id: CallId::from_hasher(&hasher),
         at: shape.at.map(Micros),
         stream: shape.stream.into(),

@@ -51,6 +51,15 @@ impl Expr {
             Self::Not(part) => !part.matches(subject),
         }
     }
+
+    /// Whether it says anything of the kind of events: one that does not is about calls alone.
+    pub(super) fn asks_for_kind(&self) -> bool {
+        match self {
+            Self::Item(item) => item.field.is_kind(),
+            Self::And(parts) | Self::Or(parts) => parts.iter().any(Self::asks_for_kind),
+            Self::Not(part) => part.asks_for_kind(),
+        }
+    }
 }
 
 impl Item {

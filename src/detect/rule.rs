@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Call, Level, Text};
+use crate::model::{Call, EventKind, Level, Text};
 
 use super::cases::Case;
 use super::compile;
@@ -208,6 +208,9 @@ impl Verdicts {
             return false;
         };
         let expr = rules.detections.get(stage.detection);
-        *known.get_or_insert_with(|| expr.is_some_and(|expr| expr.matches(subject)))
+        let is_call = subject.call.kind == EventKind::Call;
+        *known.get_or_insert_with(|| {
+            expr.is_some_and(|expr| (is_call || expr.asks_for_kind()) && expr.matches(subject))
+        })
     }
 }

@@ -1,11 +1,12 @@
 //! The rule files that come with the program, embedded.
 
 /// Files as (name, text), by name.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("call-burst.yml", include_str!("../../rules/call-burst.yml")),
     ("definition-changed.yml", include_str!("../../rules/definition-changed.yml")),
     ("denials-then-success.yml", include_str!("../../rules/denials-then-success.yml")),
     ("first-cross-tenant.yml", include_str!("../../rules/first-cross-tenant.yml")),
+    ("log-tampering.yml", include_str!("../../rules/log-tampering.yml")),
     ("policy-bypass.yml", include_str!("../../rules/policy-bypass.yml")),
     ("trifecta-signature.yml", include_str!("../../rules/trifecta-signature.yml")),
 ];

@@ -40,6 +40,32 @@ impl Ran {
     }
 }
 
+/// What the rules look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum EventKind {
+    /// A tool call.
+    #[default]
+    Call,
+    /// Something that reading a log showed about the log itself ([`super::IngestEvent`]). Rules that do not ask for it
+    /// by `kind: ingest` never see it.
+    Ingest,
+}
+
+impl EventKind {
+    pub const ALL: [Self; 2] = [Self::Call, Self::Ingest];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Ingest => "ingest",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
 /// How a witness's records were tied to the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -113,9 +139,10 @@ pub struct Sighting {
     pub steps: Vec<Step>,
 }
 
-/// One tool call as all witnesses together saw it.
+/// One tool call as all witnesses together saw it. Ingest events go the same way to the rules, in the same shape.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
+    pub kind: EventKind,
     pub id: CallId,
     /// The lead witness's approval, else its denial, else its first record.
     pub at: Option<Micros>,
@@ -150,7 +177,7 @@ pub struct Call {
     pub trace_id: Option<Text>,
     /// From the question to a person's answer, in milliseconds.
     pub ask_to_answer_ms: Option<f64>,
-    /// Lead witness first, then towards the work; never empty.
+    /// Lead witness first, then towards the work; empty only for an ingest event that no line shows.
     pub sightings: Vec<Sighting>,
     pub discrepancies: Vec<Discrepancy>,
 }

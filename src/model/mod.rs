@@ -3,6 +3,7 @@
 mod alert;
 mod call;
 mod ids;
+mod ingest;
 mod labels;
 mod outcome;
 mod record;
@@ -10,8 +11,11 @@ mod time;
 mod view;
 
 pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Why, WitnessLine};
-pub use call::{Call, CallChange, Certainty, Discrepancy, JoinedBy, OrderKey, Ran, Sighting, Step};
+pub use call::{
+    Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran, Sighting, Step,
+};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
+pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
 pub(crate) use record::bare_tool;

@@ -49,6 +49,9 @@ pub struct EvidenceView {
     pub client: Option<String>,
     pub tenant: Option<String>,
     pub session: String,
+    /// For an ingest event: what the log, which is its actor, did, in our words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
     pub lines: Vec<WitnessLine>,
 }
 

@@ -58,6 +58,7 @@ fn call(number: u8, stage: &str, at: Micros, tool: &str, server: &str) -> Eviden
         client: Some("assistant".into()),
         tenant: Some("acme".into()),
         session: "s-41".into(),
+        event: None,
         lines: vec![WitnessLine {
             witness: Witness::Server,
             file: "/home/CANARY-path/audit.jsonl".into(),

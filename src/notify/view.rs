@@ -203,8 +203,15 @@ fn leg(number: u64, call: &EvidenceView, previous: Option<Micros>) -> Leg {
         at: utc(call.at),
         gap,
         tool: name(&call.tool),
-        server: call.server.as_deref().map_or_else(|| "server not named".to_owned(), name),
-        outcome: format!("{}, {ran}", outcome(call)),
+        server: match (&call.server, &call.event) {
+            (Some(server), _) => name(server),
+            (None, Some(_)) => name(&call.session),
+            (None, None) => "server not named".to_owned(),
+        },
+        outcome: match &call.event {
+            Some(event) => format!("the log {event}"),
+            None => format!("{}, {ran}", outcome(call)),
+        },
     }
 }
 

@@ -313,6 +313,7 @@ mod tests {
             tail_len: 0,
             tail_hash: vec![],
             last_at: None,
+            heard_at: None,
             history_until: 0,
             records: 0,
             rejects: 0,

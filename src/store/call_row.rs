@@ -9,15 +9,15 @@ use super::value::{
     shared, small, text, time,
 };
 use crate::model::{
-    Call, CallId, Certainty, Dialect, Discrepancy, JoinedBy, OutcomeClass, Ran, RecordId, Sighting,
-    Step, Text, Witness,
+    Call, CallId, Certainty, Dialect, Discrepancy, EventKind, JoinedBy, OutcomeClass, Ran,
+    RecordId, Sighting, Step, Text, Witness,
 };
 
 /// The columns in the order of [`from_row`].
 pub(super) const COLUMNS: &str = "call_id, time, ended, stream, generation, \"offset\", idx, length, \
     witness, dialect, tool, server, principal, client, actor, tenant, session, class, code, \
     decision, ran, duration_ms, ask_to_answer_ms, args, flags, also, request_id, group_id, \
-    trace_id, sightings, discrepancies";
+    trace_id, sightings, discrepancies, kind";
 
 pub(super) fn append(appender: &mut Appender<'_>, seq: u64, call: &Call) -> Result<(), StoreError> {
     let args = args_json(&call.args);
@@ -62,12 +62,14 @@ pub(super) fn append(appender: &mut Appender<'_>, seq: u64, call: &Call) -> Resu
         text(witness_names(call)),
         optional(sightings.as_deref()),
         optional(discrepancies.as_deref()),
+        text(call.kind.as_str()),
     ]))?;
     Ok(())
 }
 
 pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<Call> {
     let mut call = Call {
+        kind: get_word(row, 31, EventKind::from_word)?,
         id: CallId(get_id(row, 0)?),
         at: get_time(row, 1)?,
         ended: get_time(row, 2)?,
@@ -95,8 +97,9 @@ pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<Call> {
         sightings: get_json(row, 29)?,
         discrepancies: get_json::<Vec<Discrepancy>>(row, 30)?,
     };
-    if call.sightings.is_empty() {
-        let length = row.get(7)?;
+    let length = row.get(7)?;
+    // An ingest event that no line shows has none; every other row has at least one witness.
+    if call.sightings.is_empty() && (call.kind == EventKind::Call || length > 0) {
         let witness = get_word(row, 8, Witness::from_word)?;
         let dialect = get_word(row, 9, Dialect::from_word)?;
         call.sightings = vec![plain_sighting(&call, length, witness, dialect)];

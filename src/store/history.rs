@@ -2,7 +2,7 @@
 
 use super::value::{Sql, bytes, get_id, get_json, get_time, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
-use crate::model::{AlertId, Call, CallId, Micros, Record, Text};
+use crate::model::{AlertId, Call, CallId, IngestEvent, Micros, Record, Text};
 
 /// Records of one tool or one proxy in a range of time, ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,8 @@ impl Store {
             Whose::Proxy(name) => ("stream = ?", name),
         };
         let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now where (time between ? and ? or (time is null and ?)) and {condition}",
+            "select {} from call_now
+             where (time between ? and ? or (time is null and ?)) and kind = 'call' and {condition}",
             call_row::COLUMNS
         ))?;
         let rows = statement.query_map(span(need, name), call_row::from_row)?;
@@ -140,6 +141,15 @@ impl Store {
             Ok((get_json(row, 6)?, alert))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether the event is stored already.
+    pub fn knows_event(&self, event: &IngestEvent) -> Result<bool, StoreError> {
+        // The time spares the look at all other calls.
+        let sql = "select exists (from call_log where call_id = ? and time = ?)";
+        let id = event.id();
+        let place = [bytes(&id.0), time(Some(event.at))];
+        Ok(self.connection.query_row(sql, place, |row| row.get(0))?)
     }
 
     /// Whether a mail was ever owed for one of these ids.

@@ -23,6 +23,8 @@ pub struct Position {
     pub tail_hash: Vec<u8>,
     /// The last valid time in the generation so far.
     pub last_at: Option<Micros>,
+    /// When something was last read of it, by the clock.
+    pub heard_at: Option<Micros>,
     /// Lines before this offset were there when the database was made.
     pub history_until: u64,
     pub records: u64,
@@ -34,7 +36,7 @@ impl Store {
     pub fn positions(&self) -> Result<Vec<Position>, StoreError> {
         let mut statement = self.connection.prepare(
             "select generation, stream, path, dev, inode, state, size, \"offset\", head_len, head_hash,
-                    tail_len, tail_hash, last_at, history_until, records, rejects
+                    tail_len, tail_hash, last_at, heard_at, history_until, records, rejects
              from position_log
              qualify row_number() over (partition by generation order by seq desc) = 1
              order by generation",
@@ -54,9 +56,10 @@ impl Store {
                 tail_len: row.get(10)?,
                 tail_hash: row.get(11)?,
                 last_at: get_time(row, 12)?,
-                history_until: row.get(13)?,
-                records: row.get(14)?,
-                rejects: row.get(15)?,
+                heard_at: get_time(row, 13)?,
+                history_until: row.get(14)?,
+                records: row.get(15)?,
+                rejects: row.get(16)?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -103,6 +106,7 @@ pub(super) fn append(
         small(position.tail_len),
         bytes(&position.tail_hash),
         time(position.last_at),
+        time(position.heard_at),
         number(position.history_until),
         number(position.records),
         number(position.rejects),

@@ -166,6 +166,18 @@ impl Reader {
         })
     }
 
+    /// The newest ingest events.
+    pub fn ingest_events(&self, limit: usize) -> Result<Vec<Call>, StoreError> {
+        self.with(|connection| {
+            let mut statement = connection.prepare(&format!(
+                "select {} from call_now where kind = 'ingest' order by time desc, call_id limit ?",
+                call_row::COLUMNS
+            ))?;
+            let rows = statement.query_map([number(limit as u64)], call_row::from_row)?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         let sql = format!(
@@ -301,9 +313,10 @@ impl Reader {
 }
 
 const TOTALS: &str = "select
-    (select count(*) from record_log), (select count(*) from call_now), (select count(*) from reject_log),
+    (select count(*) from record_log), (select count(*) from call_now where kind = 'call'),
+    (select count(*) from reject_log),
     (select count(*) from alert_now where alert_id not in (select old_id from alert_alias)),
-    (select min(time) from call_log), (select max(time) from call_log),
+    (select min(time) from call_log where kind = 'call'), (select max(time) from call_log where kind = 'call'),
     (select coalesce(max(seq), 0) from alert_log),
     (select count(*) from outbox o where not exists
         (from delivery_log d where d.outbox_id = o.id and d.outcome in ('sent', 'dead'))),

@@ -45,6 +45,7 @@ fn call(name: &str, offset: u64, class: OutcomeClass) -> Arc<Call> {
         steps: vec![step],
     };
     Arc::new(Call {
+        kind: crate::model::EventKind::Call,
         id: CallId::from_hasher(&hasher),
         at,
         stream: "log".into(),

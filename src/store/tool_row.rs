@@ -22,8 +22,9 @@ pub type ToolName = (Option<Text>, Text);
 impl Store {
     /// Every tool that has a call.
     pub fn tools_called(&self) -> Result<Vec<ToolName>, StoreError> {
-        let mut statement =
-            self.connection.prepare("select distinct server, tool from call_log")?;
+        let mut statement = self
+            .connection
+            .prepare("select distinct server, tool from call_log where kind = 'call'")?;
         let rows = statement
             .query_map([], |row| Ok((get_text(row, 0)?, get_text(row, 1)?.unwrap_or_default())))?;
         Ok(rows.collect::<Result<_, _>>()?)

@@ -89,6 +89,14 @@ impl Rows {
         }
     }
 
+    pub(crate) fn ingest_events(&self, limit: usize) -> Result<Vec<Call>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.ingest_events(limit),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.ingest_events.iter().take(limit).cloned().collect()),
+        }
+    }
+
     pub(crate) fn totals(&self) -> Result<Totals, StoreError> {
         match self {
             Self::Store(reader) => reader.totals(),

@@ -15,8 +15,8 @@ use super::state::Shared;
 use super::story::{self, Sentence, Voice};
 use super::timeline::class_word;
 use crate::model::{
-    AlertId, AlertView, ArgValue, ArgView, Call, CallId, Certainty, JoinedBy, Labels, OutcomeClass,
-    RecordView, Sighting, TimeQuality,
+    AlertId, AlertView, ArgValue, ArgView, Call, CallId, Certainty, EventKind, JoinedBy, Labels,
+    OutcomeClass, RecordView, Sighting, TimeQuality, event_words,
 };
 use crate::store::{AlertFilter, StoreError};
 
@@ -39,6 +39,8 @@ pub(crate) struct CallPage {
     actor_address: Option<String>,
     labels: Vec<&'static str>,
     label_source: &'static str,
+    /// For an ingest event: what the log did.
+    event: Option<Shown>,
     disagreements: Vec<Sentence>,
     sightings: Vec<SightingBlock>,
     args: Vec<ArgRow>,
@@ -154,6 +156,7 @@ fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
         actor_address: Filter::default().address_of_actor(&call.actor),
         labels: label_words(labels),
         label_source: label_source_words(labels.source),
+        event: event_words(call).map(|words| Shown::new(&format!("The log {words}."))),
         disagreements: call
             .discrepancies
             .iter()
@@ -194,6 +197,7 @@ fn facts(call: &Call) -> Vec<(&'static str, Shown)> {
         let all: Vec<&str> = all.iter().map(|item| &**item).collect();
         (!all.is_empty()).then(|| all.join(", "))
     };
+    let is_event = call.kind == EventKind::Ingest;
     let also: Vec<String> =
         call.also.iter().map(|(field, value)| format!("{field} = {value}")).collect();
     [
@@ -201,7 +205,8 @@ fn facts(call: &Call) -> Vec<(&'static str, Shown)> {
         ("Principal", text(&call.principal)),
         ("Client", text(&call.client)),
         ("Tenant", text(&call.tenant)),
-        ("Session", Some(call.session.to_string())),
+        ("Session", (!is_event).then(|| call.session.to_string())),
+        ("Byte offset", is_event.then(|| count(call.position.offset))),
         ("Duration", millis(call.duration_ms)),
         ("Question to answer", millis(call.ask_to_answer_ms)),
         ("Decision", call.decision.map(|decision| class_words(decision).to_owned())),

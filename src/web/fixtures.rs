@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::incident::{Incident, group};
 use crate::model::{
     AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, DecisionView,
-    Dialect, Discrepancy, EvidenceView, JoinedBy, Level, Micros, OutcomeClass, Ran, RecordId,
-    RecordView, RejectView, Sighting, SourceView, Step, TimeQuality, Totals, Why, Witness,
-    WitnessLine,
+    Dialect, Discrepancy, EvidenceView, IngestCode, IngestEvent, JoinedBy, Level, Micros,
+    OutcomeClass, Ran, RecordId, RecordView, RejectView, Sighting, SourceView, Step, TimeQuality,
+    Totals, Why, Witness, WitnessLine,
 };
 use crate::store::{AlertFilter, CallFilter};
 
@@ -22,6 +22,7 @@ pub(crate) struct Fixture {
     pub(crate) calls: Vec<Call>,
     pub(crate) records: Vec<RecordView>,
     pub(crate) sources: Vec<SourceView>,
+    pub(crate) ingest_events: Vec<Call>,
     pub(crate) rejects: Vec<RejectView>,
     pub(crate) totals: Totals,
 }
@@ -150,6 +151,7 @@ pub(crate) fn call(id: u8, tool: &str, at: i64) -> Call {
         summarised: false,
     };
     Call {
+        kind: crate::model::EventKind::Call,
         id: CallId([id; 16]),
         at: Some(START.plus(at)),
         stream: "client.jsonl".into(),
@@ -208,6 +210,7 @@ fn evidence(stage: &str, call: &Call) -> EvidenceView {
         client: call.client.as_deref().map(str::to_owned),
         tenant: call.tenant.as_deref().map(str::to_owned),
         session: call.session.to_string(),
+        event: None,
         lines: call
             .sightings
             .iter()
@@ -335,6 +338,7 @@ pub(crate) fn world() -> Fixture {
         }],
         records: calls.iter().flat_map(record).collect(),
         calls,
+        ingest_events: vec![ingest_event()],
         sources: vec![
             source("client", "live", 1),
             source("server", "live", 2),
@@ -354,6 +358,20 @@ pub(crate) fn world() -> Fixture {
         totals: totals(alerts.len() as u64),
         alerts,
     }
+}
+
+fn ingest_event() -> Call {
+    let event = IngestEvent {
+        code: IngestCode::Truncated,
+        at: START,
+        stream: "server.jsonl".into(),
+        position: RecordId { generation: 2, offset: 41_377, index: 0 },
+        bytes: 312,
+        seconds: 0,
+        more: 0,
+        line: None,
+    };
+    event.to_call()
 }
 
 fn source(name: &str, state: &str, generation: u64) -> SourceView {
@@ -435,6 +453,9 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
     }
     for source in &mut world.sources {
         (source.stream, source.path, source.state) = (owned(), owned(), owned());
+    }
+    for event in &mut world.ingest_events {
+        event.stream = shared();
     }
     for reject in &mut world.rejects {
         (reject.stream, reject.path) = (owned(), owned());

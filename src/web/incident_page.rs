@@ -416,12 +416,12 @@ fn row(
             })
             .collect(),
         tool: Shown::short(&call.tool, 120),
-        args: call.args.clone(),
+        args: call.event.as_deref().map(Shown::new).or_else(|| call.args.clone()),
         server: call.server.as_deref().map(|server| Shown::short(server, 80)),
         labels: label_words(labels(call.server.as_deref(), &call.tool)),
         code: Shown::short(&call.code, 60),
         class: class_word(call.class),
-        ran: ran_words(call.ran),
+        ran: if call.event.is_some() { "" } else { ran_words(call.ran) },
         seen: call
             .seen
             .iter()

@@ -11,7 +11,7 @@ use super::incident::Incident;
 use super::shown::Shown;
 use crate::model::{
     AlertView, Call, CallId, Discrepancy, EvidenceView, Micros, OutcomeClass, Ran, RecordId,
-    Sighting, Witness,
+    Sighting, Witness, event_words,
 };
 
 /// Calls of one scene; beyond, the middle is left out.
@@ -36,11 +36,13 @@ pub(crate) struct SceneCall {
     pub(crate) code: String,
     pub(crate) class: OutcomeClass,
     pub(crate) ran: Ran,
-    /// Who saw it, from the farthest to the nearest to the work; never empty.
+    /// Who saw it, from the farthest to the nearest to the work; empty only for an ingest event that no line shows.
     pub(crate) seen: Vec<Seen>,
     /// The parts it played: none for a call of the surroundings.
     pub(crate) parts: Vec<Part>,
     pub(crate) discrepancies: Vec<Discrepancy>,
+    /// For an ingest event: what the log did, in our words.
+    pub(crate) event: Option<String>,
 }
 
 /// One witness's view of a call.
@@ -125,18 +127,20 @@ fn stages_of(alert: &AlertView) -> Vec<&str> {
 
 impl SceneCall {
     fn from_call(id: CallId, call: &Call) -> Self {
+        let event = event_words(call);
         Self {
             id,
             at: call.at,
             server: call.server.as_deref().map(str::to_owned),
             tool: call.tool.to_string(),
-            args: arguments::summary(&call.args),
+            args: if event.is_some() { None } else { arguments::summary(&call.args) },
             code: call.code.to_string(),
             class: call.class,
             ran: call.ran,
             seen: call.sightings.iter().map(Seen::from_sighting).collect(),
             parts: Vec::new(),
             discrepancies: call.discrepancies.clone(),
+            event,
         }
     }
 
@@ -162,6 +166,7 @@ impl SceneCall {
             seen: Witness::ALL.into_iter().filter(kept).map(seen).collect(),
             parts: Vec::new(),
             discrepancies: Vec::new(),
+            event: evidence.event.clone(),
         }
     }
 }

@@ -9,8 +9,10 @@ use super::error::WebError;
 use super::frame::{Frame, Section};
 use super::shown::{Shown, When, bytes, count};
 use super::state::Shared;
-use crate::model::{Micros, RejectView, SourceView, Totals};
+use crate::model::{Call, CallId, Micros, RejectView, SourceView, Totals, event_words};
 
+/// Newest ingest events shown.
+const EVENTS_MAX: usize = 50;
 /// Newest rejects shown.
 const REJECTS_MAX: usize = 50;
 /// Sources shown; a folder with more is one to tidy up.
@@ -29,6 +31,7 @@ pub(crate) struct SourcesPage {
     mail_error: Option<Shown>,
     rows: Vec<Row>,
     left_out: usize,
+    events: Vec<EventRow>,
     rejects: Vec<RejectBlock>,
     rejects_total: Shown,
 }
@@ -48,6 +51,14 @@ struct Row {
     last: When,
 }
 
+/// Something that reading showed about a log.
+struct EventRow {
+    id: CallId,
+    at: When,
+    stream: Shown,
+    words: Shown,
+}
+
 struct RejectBlock {
     stream: Shown,
     path: Shown,
@@ -60,16 +71,20 @@ struct RejectBlock {
 pub(crate) async fn show(State(state): State<Shared>) -> Result<SourcesPage, WebError> {
     let frame = Frame::new(&state, "Sources", Section::Sources);
     let last_round = state.health.borrow().last_batch_at;
-    let (sources, rejects, totals) = state
+    let (sources, events, rejects, totals) = state
         .reading
-        .read(|rows| Ok((rows.sources()?, rows.rejects(REJECTS_MAX)?, rows.totals()?)))
+        .read(|rows| {
+            let events = rows.ingest_events(EVENTS_MAX)?;
+            Ok((rows.sources()?, events, rows.rejects(REJECTS_MAX)?, rows.totals()?))
+        })
         .await?;
-    Ok(page(frame, &sources, &rejects, &totals, last_round))
+    Ok(page(frame, &sources, &events, &rejects, &totals, last_round))
 }
 
 fn page(
     frame: Frame,
     sources: &[SourceView],
+    events: &[Call],
     rejects: &[RejectView],
     totals: &Totals,
     last_round: Option<Micros>,
@@ -96,6 +111,7 @@ fn page(
         mail_error: totals.last_mail_error.as_deref().map(Shown::new),
         rows: sources.iter().take(SOURCES_MAX).map(row).collect(),
         left_out: sources.len().saturating_sub(SOURCES_MAX),
+        events: events.iter().map(event).collect(),
         rejects: rejects.iter().map(reject).collect(),
         rejects_total: number(totals.rejects),
     }
@@ -115,6 +131,15 @@ fn row(source: &SourceView) -> Row {
         rejects: Shown::new(&count(source.rejects)),
         has_rejects: source.rejects > 0,
         last: When(source.last_at),
+    }
+}
+
+fn event(event: &Call) -> EventRow {
+    EventRow {
+        id: event.id,
+        at: When(event.at),
+        stream: Shown::short(&event.stream, 200),
+        words: Shown::new(&event_words(event).unwrap_or_default()),
     }
 }
 

@@ -90,9 +90,12 @@ fn summary(incident: &Incident, scene: &Scene) -> Sentence {
     let elided: u64 = incident.alerts().iter().map(|alert| alert.elided).sum();
     let calls = evidence().count() as u64;
     let at_least = if elided > 0 { "at least " } else { "" };
+    // The actor of an ingest event is the log itself.
+    let is_log = evidence().all(|call| call.event.is_some());
+    let (verb, noun) = if is_log { (": ", "event") } else { (" made ", "call") };
     let mut speech = Speech::default()
         .quote(incident.actor())
-        .say(&format!(" made {at_least}{}", counted(calls, "call")));
+        .say(&format!("{verb}{at_least}{}", counted(calls, noun)));
     if let Some((first, last)) = incident.first_seen().zip(incident.last_seen()) {
         speech = match last.since(first) {
             0 => speech.say(&format!(" at {}", clock_text(first))),
@@ -119,6 +122,9 @@ fn step(call: &SceneCall, before: Option<&SceneCall>, lead: Option<usize>) -> Se
         (None, Some(at)) => Speech::default().say(&format!("At {}: ", clock_text(at))),
         (None, None) => Speech::default().say("At an unknown time: "),
     };
+    if let Some(event) = &call.event {
+        return speech.say("the log ").say(event).say(".").end();
+    }
     let mut speech = speech.quote(&call.tool);
     if let Some(args) = &call.args {
         speech = speech.say(" (").args(args).say(")");

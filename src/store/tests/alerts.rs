@@ -53,6 +53,7 @@ fn evidence(name: &str) -> EvidenceView {
         client: None,
         tenant: None,
         session: call.session.to_string(),
+        event: None,
         lines: vec![line],
     }
 }

@@ -30,6 +30,7 @@ fn numbered(number: u64) -> Batch {
         tail_len: 0,
         tail_hash: vec![0; 16],
         last_at: None,
+        heard_at: None,
         history_until: 0,
         records: number,
         rejects: 0,

@@ -226,6 +226,7 @@ async fn sources_show_lag_rejects_and_mail_errors() {
         "client.jsonl",
         "rotated",
         "8.6 KiB",
+        "became shorter; 312 bytes had been seen and never read",
         "it ends inside a string",
         "41,377",
         "connection refused by mail.example:587",
