@@ -206,7 +206,7 @@ impl Driver {
             }
             wake.rearm();
             self.look(pipeline, wake);
-            let may_write = !self.trouble.is_waiting() && self.has_room(pipeline)?;
+            let may_write = self.has_room(pipeline)? && !self.trouble.is_waiting();
             if may_write {
                 is_dirty |= self.read(pipeline)?;
             }
@@ -236,17 +236,24 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether there is room for what would be written; the page says so where there is not.
-    fn has_room(&self, pipeline: &Pipeline) -> Result<bool, StoreError> {
-        let lack = pipeline.lacks_room()?.map(|space| (space.free_bytes, space.needed_bytes));
+    /// Whether there is room for what would be written; the page says so where there is not. Once there is again, nothing
+    /// more is waited for.
+    fn has_room(&mut self, pipeline: &Pipeline) -> Result<bool, StoreError> {
+        let lack = pipeline.lacks_room(!self.trouble.is_waiting())?;
+        let lack = lack.map(|space| (space.free_bytes, space.needed_bytes));
+        let trouble = &mut self.trouble;
         self.health.send_if_modified(|health| {
             let is_new = health.disk_full.is_some() != lack.is_some();
-            if is_new && let Some((free_bytes, needed_bytes)) = lack {
-                tracing::error!(
-                    free_bytes,
-                    needed_bytes,
-                    "the disk is full; reading waits for room"
-                );
+            match lack {
+                Some((free_bytes, needed_bytes)) if is_new => {
+                    tracing::error!(
+                        free_bytes,
+                        needed_bytes,
+                        "the disk is full; reading waits for room"
+                    );
+                }
+                None if is_new => trouble.read_at = Instant::now(),
+                _ => {}
             }
             health.disk_full = lack;
             is_new

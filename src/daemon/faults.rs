@@ -191,7 +191,7 @@ fn driver_on(disk: &Path, logs: &Path) -> (Driver, Pipeline, watch::Receiver<Hea
 
 #[test]
 fn no_room_for_the_write_ahead_log_pauses_ingest_until_there_is_some() {
-    const LINES: usize = 15_000;
+    const LINES: usize = 6_000;
     let Some(disk) =
         small_disk("no_room_for_the_write_ahead_log_pauses_ingest_until_there_is_some")
     else {
@@ -200,7 +200,7 @@ fn no_room_for_the_write_ahead_log_pauses_ingest_until_there_is_some() {
     let logs = tempfile::tempdir().unwrap();
     let (mut driver, mut pipeline, health) = driver_on(&disk, logs.path());
     append(logs.path(), "a.jsonl", &lines(0..LINES));
-    let ballast = fill(&disk, 2 << 20);
+    let ballast = fill(&disk, 1 << 20);
     pipeline.look(Micros(0));
     let error = pipeline.step(Micros(0)).unwrap_err();
     assert_eq!(error.cause(), Cause::Full, "{error}");
@@ -257,7 +257,7 @@ fn no_room_for_a_checkpoint_costs_nothing_and_needs_no_restart() {
     let running = Running::start(driver, pipeline, health);
     until("the pause", || running.health.borrow().disk_full.is_some());
     until("a page on a full disk", || running.records() == Some(stored.records + 1_000));
-    assert_eq!(running.reader.alerts(&AlertFilter::default()).unwrap()[0].id, alert);
+    assert!(running.reader.alert(alert).unwrap().is_some());
     let told = running.decide(alert, "on a full disk").unwrap_err();
     assert!(told.contains("disk is full") && told.contains("nothing was recorded"), "{told}");
     assert_eq!(fs::read(&journal).unwrap(), before);

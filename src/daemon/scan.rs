@@ -82,7 +82,7 @@ pub(crate) fn scan(
 
 /// The next batch, as long as there is room for it: what is stored stays, and the next pass goes on from there.
 fn take_step(pipeline: &mut Pipeline) -> Result<Option<Step>, StoreError> {
-    if let Some(space) = pipeline.lacks_room()? {
+    if let Some(space) = pipeline.lacks_room(true)? {
         let (free_bytes, needed_bytes) = (space.free_bytes, space.needed_bytes);
         return Err(StoreError::Full { path: pipeline.path(), free_bytes, needed_bytes });
     }
