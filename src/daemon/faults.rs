@@ -271,3 +271,39 @@ fn no_room_for_a_checkpoint_costs_nothing_and_needs_no_restart() {
     running.stop();
     assert_eq!(reader.decisions(alert).unwrap().len(), 1);
 }
+
+#[test]
+fn a_damaged_write_ahead_log_stays_on_the_page_and_what_it_held_is_read_again() {
+    const LINES: u64 = 900;
+    let folder = tempfile::tempdir().unwrap();
+    let (mut driver, mut pipeline, health) = driver(folder.path());
+    let mut step_all = |pipeline: &mut Pipeline, numbers| {
+        append(folder.path(), "a.jsonl", &lines(numbers));
+        pipeline.look(Micros(0));
+        while pipeline.step(Micros(0)).unwrap().is_some() {}
+    };
+    // The end of history is a checkpoint; what comes afterwards is in the log alone.
+    step_all(&mut pipeline, 0..300);
+    step_all(&mut pipeline, 300..900);
+    let path = driver.setup.store.path.clone();
+    let log_path = crate::store::beside(&path, ".wal");
+    let database = fs::read(&path).unwrap();
+    let mut log = fs::read(&log_path).unwrap();
+    drop(pipeline);
+    assert!(driver.reader.let_go());
+    let middle = log.len() / 2;
+    log[middle..].fill(0);
+    fs::write(&path, database).unwrap();
+    fs::write(&log_path, log).unwrap();
+
+    let pipeline = driver.try_open().unwrap().unwrap();
+    let aside = pipeline.set_aside().unwrap().to_path_buf();
+    assert!(aside.exists());
+    assert_eq!(driver.reader.totals().unwrap().records, 300);
+    let running = Running::start(driver, pipeline, health);
+    until("all lines", || running.records() == Some(LINES));
+    assert_whole(&running.reader);
+    let problems = running.health.borrow().problems.clone();
+    assert!(problems.iter().any(|told| told.contains(&*aside.to_string_lossy())), "{problems:?}");
+    running.stop();
+}

@@ -23,12 +23,12 @@ use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceState, SourceSt
 /// Bytes read ahead over all files; their records take several times as much.
 const READ_AHEAD_BYTES: usize = 8 << 20;
 /// Bytes read ahead of one file, at least and at most.
-const CHUNK_BYTES_MIN: usize = 4 << 10;
+const CHUNK_BYTES_MIN: usize = 1 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Bytes that wait over all files before no further file is read from: lines far longer than a chunk make that many.
 const WAITING_BYTES_MAX: u64 = 2 * READ_AHEAD_BYTES as u64;
 /// Files read from at a time, and those that a batch adds even so: files that never end must not keep others out.
-const FILES_MAX: usize = READ_AHEAD_BYTES / CHUNK_BYTES_MIN;
+const FILES_MAX: usize = 16_384;
 const FILES_ADDED_MIN: usize = 64;
 /// Bytes of lines in a batch, at most, but for its last line.
 const BATCH_BYTES_MAX: u64 = 32 << 20;
