@@ -218,6 +218,93 @@ fn a_folder_without_rules_is_no_input_and_a_pipe_is_no_rule() {
     expect(&check().unwrap(), 66, "no rule files");
 }
 
+#[test]
+fn every_byte_of_bad_lines_is_accounted_for() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let line = LINE.trim_end();
+    let (half, _) = line.split_at(line.len() / 2);
+    let deep = "[".repeat(100_000);
+    let parts: [&[&[u8]]; 12] = [
+        &[b"\xef\xbb\xbf", line.as_bytes(), b"\r\n"],
+        &[line.as_bytes(), b"\n", line.as_bytes(), b"\n"],
+        &[half.as_bytes(), line.as_bytes(), b"\n"],
+        &[half.as_bytes(), b"\0\0", line.as_bytes(), half.as_bytes(), b"\n"],
+        &[line.as_bytes(), b" ", line.as_bytes(), b",\n"],
+        &[b"[", line.as_bytes(), b",", line.as_bytes(), b"]\n"],
+        &[b"\0\0\0", line.as_bytes(), b"\0\0\n"],
+        &[b"\xff\xfe\n \t\n\n"],
+        &[&line.as_bytes()[..line.len() - 3], b"\xe9\"}\n"],
+        &[line.as_bytes(), b" and \xff\n"],
+        &[deep.as_bytes(), b"\n"],
+        &[line.as_bytes(), b"\n"],
+    ];
+    let bytes: Vec<u8> = parts.into_iter().flatten().flat_map(|part| part.to_vec()).collect();
+    fs::write(logs.join("a.jsonl"), &bytes).unwrap();
+    let database = home.path().join("kept.duckdb");
+    let run = |arguments: &[&str]| {
+        calltrail(home.path()).args(arguments).arg("--db").arg(&database).output().unwrap()
+    };
+    // A second pass finds nothing new.
+    for code in [2, 0] {
+        expect(&run(&["scan", logs.to_str().unwrap()]), code, "");
+        let rows = json_lines(&run(&[
+            "query",
+            "--output",
+            "json",
+            "select 'record' as what, \"offset\" as start, length from records union all
+             select 'reject', \"offset\", length from rejects union all
+             select 'gap', \"offset\", length from gap_log order by start",
+        ]));
+        let mut end = 0;
+        for row in &rows {
+            let (start, length) = (row["start"].as_u64(), row["length"].as_u64());
+            assert_eq!(start, Some(end), "a hole or an overlap: {rows:?}");
+            end += length.unwrap();
+        }
+        assert_eq!(end, bytes.len() as u64);
+        let count = |what| rows.iter().filter(|row| row["what"] == what).count();
+        assert_eq!((count("record"), count("reject")), (13, 6), "{rows:?}");
+    }
+}
+
+#[test]
+fn what_is_named_like_a_log_and_is_none_holds_up_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir_all(logs.join("folder.jsonl")).unwrap();
+    fs::write(logs.join("folder.jsonl/inside.jsonl"), LINE).unwrap();
+    fs::write(logs.join("a.jsonl"), LINE.replace("u-a", "u-b")).unwrap();
+    assert!(Command::new("mkfifo").arg(logs.join("pipe.jsonl")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(logs.join("socket.jsonl")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", logs.join("device.jsonl")).unwrap();
+    let scan = calltrail(home.path()).arg("scan").arg(&logs).output().unwrap();
+    for name in ["pipe.jsonl", "socket.jsonl", "device.jsonl"] {
+        expect(&scan, 2, name);
+    }
+    assert!(String::from_utf8_lossy(&scan.stdout).contains("2 records"), "{scan:?}");
+}
+
+#[test]
+fn hostile_file_names_are_read_and_shown_escaped() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let long = format!("{}.jsonl", "n".repeat(249));
+    for name in [&b"caf\xe9\n\x1b[31m<b>.jsonl"[..], long.as_bytes()] {
+        let path = logs.join(std::ffi::OsStr::from_bytes(name));
+        fs::write(path, format!("{LINE}broken {}\n", name.len())).unwrap();
+    }
+    let scan = calltrail(home.path()).arg("scan").arg(&logs).output().unwrap();
+    expect(&scan, 2, "2 lines could not be read");
+    expect(&scan, 2, &long);
+    let stderr = String::from_utf8_lossy(&scan.stderr).into_owned();
+    assert!(!stderr.contains('\u{1b}') && !stderr.contains("\n\u{1b}"), "{stderr}");
+    assert!(stderr.contains("caf\u{fffd}\\n") || stderr.contains("caf\u{fffd}\\u{a}"), "{stderr}");
+}
+
 fn expect(done: &Output, code: i32, message: &str) {
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(code), "{stderr}");

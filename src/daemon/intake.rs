@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::notice::{self, Notices};
-use crate::dialects::{Parsed, Parser};
+use crate::dialects::{Parsed, Parser, Part};
 use crate::mask::mask_cut;
 use crate::model::{IngestCode, Line, Micros, Record, RecordId, Reject, Text, TimeQuality};
 use crate::store::{Gap, Position};
@@ -57,6 +57,7 @@ pub(super) struct Intake {
     waiting_bytes: u64,
     /// The last generation that was begun to be read from.
     added: u64,
+    files_max: usize,
     waits: Waits,
     /// What files told since the last batch.
     noticed: Notices,
@@ -100,8 +101,9 @@ struct Queue {
 }
 
 struct Entry {
-    /// Where it ends in the generation.
+    /// Where it ends in the generation, and how much of it it is.
     end: u64,
+    bytes: u64,
     what: What,
 }
 
@@ -111,6 +113,8 @@ enum What {
     /// A line beyond the limit.
     Overlong(Reject),
     Gap(Gap),
+    /// The parts of one line: reading never goes on in the middle of a line.
+    Parts(Vec<What>),
 }
 
 /// One batch, ready to be joined and stored.
@@ -123,8 +127,9 @@ pub(super) struct Cut {
     pub(super) cursors: Vec<Cursor>,
     /// What reading showed about the logs.
     pub(super) notices: Notices,
-    /// Bytes of the files that it covers.
+    /// Bytes of the files that it covers, and lines, holes among them.
     pub(super) bytes: u64,
+    pub(super) lines: usize,
 }
 
 /// A batch in the making.
@@ -169,6 +174,7 @@ impl Intake {
             is_fair: false,
             waiting_bytes: 0,
             added: 0,
+            files_max: FILES_MAX,
             waits,
             noticed: Notices::default(),
             must_rewind: false,
@@ -311,7 +317,7 @@ impl Intake {
         // All that an empty queue knows is known of its generation.
         self.queues.retain(|_, queue| !queue.entries.is_empty());
         let mut reading = self.queues.len();
-        let files_max = FILES_MAX.max(reading + FILES_ADDED_MIN);
+        let files_max = self.files_max.max(reading + FILES_ADDED_MIN);
         // Round and round, so that each file has its turn.
         let after = pending.partition_point(|generation| *generation <= self.added);
         let (before, after) = pending.split_at(after);
@@ -349,11 +355,12 @@ impl Intake {
     /// Moves a file's first entry into the batch; returns the key of its next one, if it has one for this batch.
     fn take(&mut self, generation: u64, round: &mut Round) -> Option<Micros> {
         let entry = self.queues.get_mut(&generation)?.entries.pop_front()?;
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes());
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes);
         let before = self.known.get(&generation).copied().unwrap_or_default();
         round.ends.entry(generation).or_insert((0, before)).0 = entry.end;
+        round.left = round.left.saturating_sub(entry.what.count());
+        round.cut.lines += 1;
         self.put(entry.what, generation, round.now, &mut round.cut);
-        round.left -= 1;
         self.fill(generation, round.chunk_bytes, round.now);
         let queue = self.queues.get_mut(&generation)?;
         queue.next(self.waits.may_hold, round.now).map(Entry::key)
@@ -367,10 +374,15 @@ impl Intake {
                 reject.head.clear();
             }
         }
+        let mut places = FxHashSet::default();
         for record in std::mem::take(&mut cut.records) {
             let (generation, offset) = (record.id.generation, record.id.offset);
             let known = self.known.entry(generation).or_default();
             known.records = known.records.saturating_sub(1);
+            // Records of one place are one reject.
+            if !places.insert((generation, offset)) {
+                continue;
+            }
             known.rejects += 1;
             let head = self.tail.read_line(generation, offset, record.length);
             let head = head.map(|bytes| mask_cut(bytes.get(..HEAD_BYTES).unwrap_or(&bytes)));
@@ -395,7 +407,7 @@ impl Intake {
                 Some((IngestCode::OverlongLine, reject.offset, reject.length))
             }
             What::Gap(gap) if gap.why == ZEROS => Some((IngestCode::Gap, gap.offset, gap.length)),
-            What::Reject(_) | What::Gap(_) => None,
+            What::Reject(_) | What::Gap(_) | What::Parts(_) => None,
         };
         if let Some((code, offset, bytes)) = odd
             && let Some(cursor) = self.tail.cursor(generation)
@@ -422,6 +434,11 @@ impl Intake {
             What::Gap(gap) => {
                 cut.bytes += gap.length;
                 cut.gaps.push(gap);
+            }
+            What::Parts(parts) => {
+                for part in parts {
+                    self.put(part, generation, now, cut);
+                }
             }
         }
     }
@@ -526,9 +543,8 @@ impl Intake {
         for item in &chunk.items {
             let (end, what) =
                 (item.offset() + item.length(), read(&mut self.parser, chunk, item, now));
-            let entry = Entry { end, what };
-            self.waiting_bytes += entry.bytes();
-            queue.push(entry);
+            self.waiting_bytes += item.length();
+            queue.push(Entry { end, bytes: item.length(), what });
         }
     }
 }
@@ -559,55 +575,67 @@ impl Queue {
 
     /// Whether its first entry is a record without a time.
     fn is_timeless(&self) -> bool {
-        match self.entries.front() {
-            Some(Entry { what: What::Record(record), .. }) => record.at.is_none(),
-            _ => false,
-        }
+        let first = self.entries.front().and_then(|entry| entry.what.first_record());
+        first.is_some_and(|record| record.at.is_none())
     }
 
     /// Adds an entry; a record without a time takes the last one before it, else the next one.
     fn push(&mut self, mut entry: Entry) {
-        if let What::Record(record) = &mut entry.what {
+        let mut lent = None;
+        entry.what.for_each_record(&mut |record| {
             if record.at.is_none() {
                 record.at = self.last_at;
             } else if is_valid(record) {
                 if self.last_at.is_none() {
-                    self.give_time(record.at);
+                    lent = record.at;
                 }
                 self.last_at = record.at;
             }
-        }
+        });
         self.entries.push_back(entry);
+        if lent.is_some() {
+            self.give_time(lent);
+        }
     }
 
     /// Gives the waiting first lines the first time that came.
     fn give_time(&mut self, at: Option<Micros>) {
         for entry in &mut self.entries {
-            if let What::Record(record) = &mut entry.what
-                && record.at.is_none()
-            {
-                record.at = at;
-            }
+            entry.what.for_each_record(&mut |record| record.at = record.at.or(at));
+        }
+    }
+}
+
+impl What {
+    /// Lines of the database that it becomes.
+    fn count(&self) -> usize {
+        match self {
+            Self::Parts(parts) => parts.len(),
+            Self::Record(_) | Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => 1,
+        }
+    }
+
+    fn first_record(&self) -> Option<&Record> {
+        match self {
+            Self::Record(record) => Some(record),
+            Self::Parts(parts) => parts.iter().find_map(Self::first_record),
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => None,
+        }
+    }
+
+    fn for_each_record(&mut self, work: &mut impl FnMut(&mut Record)) {
+        match self {
+            Self::Record(record) => work(record),
+            Self::Parts(parts) => parts.iter_mut().for_each(|part| part.for_each_record(work)),
+            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => {}
         }
     }
 }
 
 impl Entry {
-    /// Bytes of its file that it covers.
-    fn bytes(&self) -> u64 {
-        match &self.what {
-            What::Record(record) => record.length,
-            What::Reject(reject) | What::Overlong(reject) => reject.length,
-            What::Gap(gap) => gap.length,
-        }
-    }
-
     /// What has no time comes at once, so that it holds up nothing.
     fn key(&self) -> Micros {
-        match &self.what {
-            What::Record(record) => record.at.unwrap_or(Micros(i64::MIN)),
-            What::Reject(_) | What::Overlong(_) | What::Gap(_) => Micros(i64::MIN),
-        }
+        self.what.first_record().and_then(|record| record.at).unwrap_or(Micros(i64::MIN))
     }
 }
 
@@ -626,17 +654,19 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
     match item {
         Item::Line { range, is_unterminated, .. } => {
             let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            match parse_line(parser, &line, &chunk.stream, now) {
-                Parsed::Record(mut record) => {
-                    if *is_unterminated {
-                        record.flags.push(Text::from("unterminated"));
-                        record.flags.sort();
-                    }
-                    What::Record(Box::new(record))
-                }
+            let mut what = match parse_line(parser, &line, &chunk.stream, now) {
+                Parsed::Record(record) => What::Record(Box::new(record)),
                 Parsed::Blank => gap("blank"),
                 Parsed::Reject(reject) => What::Reject(reject),
+                Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
+            };
+            if *is_unterminated {
+                what.for_each_record(&mut |record| {
+                    record.flags.push(Text::from("unterminated"));
+                    record.flags.sort();
+                });
             }
+            what
         }
         Item::Blank { .. } => gap("blank"),
         Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
@@ -646,8 +676,9 @@ fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
             offset,
             length,
             reason: format!(
-                "a line of {length} bytes is longer than the limit; raise line_bytes_max in the \
-                 section [tail] if such lines are meant"
+                "a line of {length} bytes (BLAKE3 {:016x}) is longer than the limit; raise \
+                 line_bytes_max in the section [tail] if such lines are meant",
+                hash_head(&overlong.hash)
             ),
             head: mask_cut(&overlong.head),
         }),
@@ -667,4 +698,18 @@ fn parse_line(parser: &mut Parser, line: &Line<'_>, stream: &Text, now: Micros) 
             head: String::new(),
         })
     })
+}
+
+/// Enough of a hash to know the line again.
+fn hash_head(hash: &[u8; 16]) -> u64 {
+    hash.iter().take(8).fold(0, |head, byte| (head << 8) | u64::from(*byte))
+}
+
+impl From<Part> for What {
+    fn from(part: Part) -> Self {
+        match part {
+            Part::Record(record) => Self::Record(Box::new(record)),
+            Part::Reject(reject) => Self::Reject(reject),
+        }
+    }
 }

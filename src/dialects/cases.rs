@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{Parsed, Parser};
-use crate::model::{Args, Line, Micros, OutcomeClass, Record, Text};
+use super::{Parsed, Parser, Part};
+use crate::model::{Args, Line, Micros, OutcomeClass, Record, Reject, Text};
 
 const NOW: Micros = Micros(1_798_675_200_000_000); // 2026-12-31T00:00:00Z
 
@@ -110,13 +110,29 @@ fn find_cases(folder: &Path, cases: &mut Vec<PathBuf>) {
 
 /// One record over a few lines: fields that are not there are not named.
 fn render(parsed: &Parsed) -> String {
-    let record = match parsed {
-        Parsed::Blank => return "blank".to_owned(),
-        Parsed::Reject(reject) => {
-            return format!("reject: {}\n    head: {:?}", reject.reason, reject.head);
+    match parsed {
+        Parsed::Blank => "blank".to_owned(),
+        Parsed::Reject(reject) => render_reject(reject),
+        Parsed::Record(record) => render_record(record),
+        Parsed::Parts(parts) => {
+            let shown = parts.iter().map(|part| match part {
+                Part::Record(record) => {
+                    format!("\n  @{}+{} {}", record.id.offset, record.length, render_record(record))
+                }
+                Part::Reject(reject) => {
+                    format!("\n  @{}+{} {}", reject.offset, reject.length, render_reject(reject))
+                }
+            });
+            format!("{} parts{}", parts.len(), shown.collect::<String>())
         }
-        Parsed::Record(record) => record,
-    };
+    }
+}
+
+fn render_reject(reject: &Reject) -> String {
+    format!("reject: {}\n    head: {:?}", reject.reason, reject.head)
+}
+
+fn render_record(record: &Record) -> String {
     let at = record.at.map_or_else(|| "-".to_owned(), |at| at.to_string());
     let mut lines = vec![
         format!(

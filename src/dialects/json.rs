@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use memchr::{memchr_iter, memchr2};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
@@ -27,6 +28,41 @@ pub(super) fn parse(text: &str) -> Result<Json<'_>, String> {
     match deserializer.end() {
         Ok(()) => Ok(value),
         Err(error) => Err(describe_trailing(text, error.column())),
+    }
+}
+
+/// Why no value could be read.
+#[derive(Debug)]
+pub(super) struct Broken {
+    /// The byte that is wrong, or the last one before it.
+    pub(super) at: usize,
+    /// The bytes ended first.
+    pub(super) is_cut: bool,
+    /// Nothing is wrong but the depth.
+    pub(super) is_deep: bool,
+    /// What is wrong; holds nothing of the bytes.
+    pub(super) reason: String,
+}
+
+/// Reads the JSON value that the bytes begin with, whatever follows it, and how many bytes it
+/// takes.
+pub(super) fn read_first(bytes: &[u8]) -> Result<(Json<'_>, usize), Broken> {
+    let mut values = serde_json::Deserializer::from_slice(bytes).into_iter();
+    match values.next() {
+        Some(Ok(value)) => Ok((value, values.byte_offset())),
+        Some(Err(error)) => {
+            let newlines = error.line().saturating_sub(1);
+            let newline = newlines.checked_sub(1).and_then(|n| memchr_iter(b'\n', bytes).nth(n));
+            Err(Broken {
+                at: newline.map_or(0, |at| at + 1) + error.column().saturating_sub(1),
+                is_cut: error.is_eof(),
+                is_deep: error.to_string().starts_with("recursion limit"),
+                reason: describe(&error),
+            })
+        }
+        None => {
+            Err(Broken { at: 0, is_cut: true, is_deep: false, reason: "no JSON value".to_owned() })
+        }
     }
 }
 
@@ -93,6 +129,18 @@ pub(super) fn push_items<T>(
         push(out, item);
     }
     out.push(close);
+}
+
+/// Where the quote stands that ends a quoted text; `from` is behind the one that began it.
+pub(super) fn text_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes.get(at) == Some(&b'"') {
+            return Some(at);
+        }
+        at += 2;
+    }
 }
 
 fn push_escaped(out: &mut String, character: char) {

@@ -5,9 +5,13 @@
 
 #[cfg(test)]
 mod cases;
+#[cfg(test)]
+mod damage;
 mod fields;
 mod gate;
 mod json;
+mod mend;
+mod parts;
 mod prefix;
 mod reading;
 mod shown;
@@ -19,6 +23,7 @@ mod two_sided;
 mod words;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 
 use self::fields::Fields;
 use self::json::Json;
@@ -105,6 +110,26 @@ pub enum Parsed {
     /// Nothing but space.
     Blank,
     Reject(Reject),
+    /// A line that holds more than one thing. Records and rejects, at least one of each or two
+    /// records, whose ranges cover the line's exactly and in order; what separates them belongs to
+    /// the one before it. They belong into the database together: reading goes on behind the line.
+    Parts(Vec<Part>),
+}
+
+/// One thing of several on a line.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "most are records")]
+pub enum Part {
+    Record(Record),
+    Reject(Reject),
+}
+
+/// Why a line is no record.
+enum Unread {
+    /// It is no JSON object; it may hold some.
+    Json(String),
+    /// It is one of a format that nobody knows.
+    Shape(String),
 }
 
 /// Makes records of lines. It remembers texts it has seen, within bounds, to share them; nothing
@@ -124,36 +149,58 @@ impl Parser {
     /// Reads one line of `stream`. `now` is when it was read: a time more than a minute ahead of it
     /// is kept but marked.
     pub fn parse(&mut self, line: &Line<'_>, stream: &Text, now: Micros) -> Parsed {
-        let bytes = line.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line.bytes).trim_ascii();
+        let bytes = content(line.bytes);
         if bytes.is_empty() {
             return Parsed::Blank;
         }
-        match self.read(bytes, line, stream, now) {
-            Ok(record) => Parsed::Record(record),
-            Err(reason) => Parsed::Reject(Reject {
-                generation: line.generation,
-                offset: line.offset,
-                length: line.length,
-                reason,
-                head: masked_head(bytes),
-            }),
-        }
+        let reason = match self.read(bytes, line, stream, now) {
+            Ok(record) => return Parsed::Record(record),
+            Err(Unread::Shape(reason)) => reason,
+            Err(Unread::Json(reason)) => {
+                let mended = self.read_mended(bytes, line, stream, now);
+                match mended.or_else(|| self.read_parts(line, stream, now)) {
+                    Some(parsed) => return parsed,
+                    None => reason,
+                }
+            }
+        };
+        Parsed::Reject(Reject {
+            generation: line.generation,
+            offset: line.offset,
+            length: line.length,
+            reason,
+            head: masked_head(bytes, false),
+        })
     }
 
-    /// The error says why the line is rejected.
     fn read(
         &mut self,
         bytes: &[u8],
         line: &Line<'_>,
         stream: &Text,
         now: Micros,
+    ) -> Result<Record, Unread> {
+        let text =
+            std::str::from_utf8(bytes).map_err(|error| Unread::Json(not_utf8(bytes, error)))?;
+        match json::parse(text).map_err(Unread::Json)? {
+            Json::Object(pairs) => {
+                self.read_object(Fields::new(pairs), line, stream, now).map_err(Unread::Shape)
+            }
+            other => {
+                let kind = kind_of(&other);
+                Err(Unread::Json(format!("{kind}, where an object was expected")))
+            }
+        }
+    }
+
+    /// The error says why the object is no record.
+    fn read_object(
+        &mut self,
+        fields: Fields<'_>,
+        line: &Line<'_>,
+        stream: &Text,
+        now: Micros,
     ) -> Result<Record, String> {
-        let text = std::str::from_utf8(bytes)
-            .map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to() + 1))?;
-        let fields = match json::parse(text)? {
-            Json::Object(pairs) => Fields::new(pairs),
-            other => return Err(format!("{}, where an object was expected", kind_of(&other))),
-        };
         let shape = SHAPES
             .iter()
             .find(|shape| (shape.fits)(&fields))
@@ -164,6 +211,88 @@ impl Parser {
         reading.finish(&mut record);
         Ok(record)
     }
+
+    /// Reads a line that is nearly JSON; none if that does not make it a record.
+    fn read_mended(
+        &mut self,
+        bytes: &[u8],
+        line: &Line<'_>,
+        stream: &Text,
+        now: Micros,
+    ) -> Option<Parsed> {
+        let mended = mend::mend(bytes)?;
+        let mut record = self.read(mended.as_bytes(), line, stream, now).ok()?;
+        self.add_flags(&mut record, &[(true, "odd-json")]);
+        Some(Parsed::Record(record))
+    }
+
+    /// Reads a line that is not one whole object; none if there is no record on it.
+    fn read_parts(&mut self, line: &Line<'_>, stream: &Text, now: Micros) -> Option<Parsed> {
+        let split =
+            parts::split(line.bytes, |_, fields| self.read_object(fields, line, stream, now));
+        let records = split.parts.iter().filter(|part| part.what.is_ok()).count();
+        if records == 0 {
+            return None;
+        }
+        let is_shared = records > 1 || (!split.is_broken && split.parts.len() > 1);
+        let flags = [
+            (split.is_broken, "salvaged"),
+            (is_shared, "concatenated"),
+            (split.is_list, "list-item"),
+        ];
+        // What stands before the first part belongs to it, and what separates parts to the former.
+        let mut starts = split.parts.iter().map(|part| part.start).skip(1).collect::<VecDeque<_>>();
+        let mut start = 0;
+        let mut parts = Vec::with_capacity(split.parts.len());
+        for found in split.parts {
+            let next = starts.pop_front();
+            let offset = line.offset + start as u64;
+            let length = next.map_or(line.length, |next| next as u64) - start as u64;
+            parts.push(match found.what {
+                Ok(mut record) => {
+                    (record.id.offset, record.length) = (offset, length);
+                    self.add_flags(&mut record, &flags);
+                    self.add_flags(&mut record, &[(found.may_be_argument, "maybe-argument")]);
+                    Part::Record(record)
+                }
+                Err(reason) => {
+                    let bytes = line.bytes.get(start..next.unwrap_or(line.bytes.len()));
+                    let bytes = content(bytes.unwrap_or_default());
+                    let head = masked_head(bytes, next.is_some() && bytes.starts_with(b"{"));
+                    let generation = line.generation;
+                    Part::Reject(Reject { generation, offset, length, reason, head })
+                }
+            });
+            start = next.unwrap_or_default();
+        }
+        match (parts.len(), parts.pop()) {
+            (1, Some(Part::Record(record))) => Some(Parsed::Record(record)),
+            (_, last) => {
+                parts.extend(last);
+                Some(Parsed::Parts(parts))
+            }
+        }
+    }
+
+    /// Adds the flags that are true.
+    fn add_flags(&mut self, record: &mut Record, flags: &[(bool, &str)]) {
+        let flags = flags.iter().filter(|(is_true, _)| *is_true);
+        record.flags.extend(flags.map(|(_, flag)| self.texts.shared(flag).text));
+        record.flags.sort_unstable();
+        record.flags.dedup();
+    }
+}
+
+/// The line without a byte order mark and the spaces around it.
+fn content(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii()
+}
+
+/// Names the byte, so that people can tell which other encoding was used.
+fn not_utf8(bytes: &[u8], error: std::str::Utf8Error) -> String {
+    let at = error.valid_up_to();
+    let byte = bytes.get(at).copied().unwrap_or_default();
+    format!("not UTF-8 at byte {} (0x{byte:02x}); write the log in UTF-8", at + 1)
 }
 
 /// The record with the fields that a line of any dialect may carry; of what kind it is, the dialect
@@ -239,11 +368,11 @@ fn unknown_shape(fields: &Fields<'_>) -> String {
     )
 }
 
-fn masked_head(bytes: &[u8]) -> String {
-    let mut masked = match bytes.get(..HEAD_BYTES_MAX + HEAD_MARGIN_BYTES) {
-        Some(seen) if seen.len() < bytes.len() => mask_cut(seen),
-        _ => mask_line(bytes),
-    };
+/// What is shown of rejected bytes. `is_cut`: they end in the middle of something.
+fn masked_head(bytes: &[u8], is_cut: bool) -> String {
+    let seen = bytes.get(..HEAD_BYTES_MAX + HEAD_MARGIN_BYTES).unwrap_or(bytes);
+    let mut masked =
+        if is_cut || seen.len() < bytes.len() { mask_cut(seen) } else { mask_line(seen) };
     masked.truncate(head(&masked, HEAD_BYTES_MAX).len());
     masked
 }

@@ -19,7 +19,7 @@ pub struct Line<'a> {
 pub struct Reject {
     pub generation: u64,
     pub offset: u64,
-    /// Bytes the line takes in the file, its newline included.
+    /// Bytes the line takes in the file, its newline included; where it has several parts, those of this part.
     pub length: u64,
     /// Says what is wrong and, where it can, what to do. Holds no values from the line.
     pub reason: String,
@@ -198,7 +198,7 @@ pub struct Args {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub id: RecordId,
-    /// Bytes the line takes in the file, its newline included.
+    /// Bytes the line takes in the file, its newline included; where it has several parts, those of this part.
     pub length: u64,
     /// The source's name through rotations: path relative to the watched root without rotation suffix.
     pub stream: Text,

@@ -345,18 +345,21 @@ pub(crate) fn world() -> Fixture {
             source("server", "rotated", 4),
             source("gateway", "gone", 3),
         ],
-        rejects: vec![RejectView {
-            generation: 2,
-            stream: "server.jsonl".to_owned(),
-            path: "/var/log/mcp/server.jsonl".to_owned(),
-            offset: 41_377,
-            length: 212,
-            reason: "The line is not JSON: it ends inside a string. Was the writer killed?"
-                .to_owned(),
-            head: "{\"ts\":\"2026-11-29T09:58:01Z\",\"event\":\"tool_ca".to_owned(),
-        }],
+        rejects: vec![reject()],
         totals: totals(alerts.len() as u64),
         alerts,
+    }
+}
+
+fn reject() -> RejectView {
+    RejectView {
+        generation: 2,
+        stream: "server.jsonl".to_owned(),
+        path: "/var/log/mcp/server.jsonl".to_owned(),
+        offset: 41_377,
+        length: 212,
+        reason: "The line is not JSON: it ends inside a string. Was the writer killed?".to_owned(),
+        head: "{\"ts\":\"2026-11-29T09:58:01Z\",\"event\":\"tool_ca".to_owned(),
     }
 }
 

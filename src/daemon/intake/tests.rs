@@ -186,16 +186,17 @@ fn a_batch_and_what_is_read_ahead_of_it_are_bounded_in_bytes_whatever_the_lines(
 #[test]
 fn more_files_than_are_read_at_a_time_are_all_read() {
     let logs = tempfile::tempdir().unwrap();
-    let files = FILES_MAX + 100;
+    let files = 2 * FILES_ADDED_MIN + 100;
     for file in 0..files {
         std::fs::write(logs.path().join(format!("{file}.jsonl")), dated(0, file).repeat(2))
             .unwrap();
     }
     let mut intake = intake(logs.path(), false);
+    intake.files_max = 100;
     intake.scan(Micros(0), false);
     let first = intake.cut(1, Micros(0));
     intake.commit(&first);
-    assert!(intake.queues.len() <= FILES_MAX);
+    assert_eq!(intake.queues.len(), 100);
     let mut lines = first.records.len();
     loop {
         let cut = intake.cut(50_000, Micros(0));
@@ -206,4 +207,59 @@ fn more_files_than_are_read_at_a_time_are_all_read() {
         intake.commit(&cut);
     }
     assert_eq!(lines, files * 2);
+}
+
+/// What the database gets of a batch, as (offset, length) in order, and up to where.
+fn ranges(cut: &Cut) -> (Vec<(u64, u64)>, u64) {
+    let records = cut.records.iter().map(|record| (record.id.offset, record.length));
+    let rejects = cut.rejects.iter().map(|reject| (reject.offset, reject.length));
+    let gaps = cut.gaps.iter().map(|gap| (gap.offset, gap.length));
+    let mut ranges: Vec<_> = records.chain(rejects).chain(gaps).collect();
+    ranges.sort_unstable();
+    (ranges, cut.positions[0].offset)
+}
+
+#[test]
+fn the_parts_of_a_line_come_in_one_batch_and_reading_goes_on_behind_it() {
+    let half = "{\"actor\":\"client\",\"tool\":\"ha";
+    let first = half.to_owned() + WITHOUT.trim_end() + WITH;
+    let logs = tempfile::tempdir().unwrap();
+    std::fs::write(logs.path().join("a.jsonl"), first.clone() + WITH).unwrap();
+    let now = Micros::parse_rfc3339("2026-11-20T08:00:00Z").unwrap();
+    let mut intake = intake(logs.path(), false);
+    intake.scan(now, false);
+    let cut = intake.cut(1, now);
+    let (half, without) = (half.len() as u64, WITHOUT.trim_end().len() as u64);
+    let (with, end) = (WITH.len() as u64, first.len() as u64);
+    let expected = vec![(0, half), (half, without), (half + without, with)];
+    assert_eq!(ranges(&cut), (expected, end));
+    assert_eq!((cut.positions[0].records, cut.positions[0].rejects), (2, 1));
+    assert_eq!(cut.bytes, end);
+    // The first of them has no time and takes that of the second.
+    assert!(cut.records.iter().all(|record| record.at == Some(now)));
+    intake.commit(&cut);
+    for record in &cut.records {
+        let line = intake.read_line(record.id, record.length).unwrap();
+        assert!(line.starts_with(b"{\"actor\"") && line.trim_ascii_end().ends_with(b"}"));
+    }
+    let (rest, position) = ranges(&intake.cut(1, now));
+    assert_eq!((rest, position), (vec![(end, with)], end + with));
+}
+
+#[test]
+fn an_overlong_line_is_known_again_by_its_hash() {
+    let logs = tempfile::tempdir().unwrap();
+    let line = "x".repeat(2000);
+    std::fs::write(logs.path().join("a.jsonl"), line.clone() + "\n").unwrap();
+    let mut config = TailConfig::new(vec![logs.path().to_path_buf()]);
+    config.line_bytes_max = 1000;
+    let tail = Tail::new(config, vec![], 1);
+    let waits = Waits { may_hold: false, silence_micros: None };
+    let mut intake = Intake::new(tail, Parser::new([0; 32], vec![]), &[], waits);
+    intake.scan(Micros(0), false);
+    let cut = intake.cut(10, Micros(0));
+    let hash = blake3::hash(line.as_bytes()).to_hex();
+    let (hash, _) = hash.split_at(16);
+    let wanted = format!("a line of 2001 bytes (BLAKE3 {hash}) is longer");
+    assert!(cut.rejects[0].reason.starts_with(&wanted), "{}", cut.rejects[0].reason);
 }
