@@ -32,6 +32,9 @@ fn append(logs: &Path, lines: &[(String, String)]) {
     }
 }
 
+/// Every line that is stored.
+const ALL: &str = "select (select count(*) from records) + (select count(*) from rejects)";
+
 /// A daemon that was killed after it had stored all of some lines, the last part of them in its write-ahead log alone.
 struct Killed {
     home: tempfile::TempDir,
@@ -52,9 +55,9 @@ impl Killed {
         append(&logs, history);
         let killed = Self { home, logs, database, lines: lines.len() as u64, alerts: vec![] };
         let daemon = killed.start();
-        killed.await_count(&daemon, history.len() as u64);
+        daemon.await_count(ALL, history.len() as u64);
         append(&killed.logs, news);
-        killed.await_count(&daemon, killed.lines);
+        daemon.await_count(ALL, killed.lines);
         let alerts = alert_ids(&daemon.alerts());
         assert!(alerts.len() >= 4, "the simulated attacks are found");
         daemon.kill();
@@ -65,11 +68,6 @@ impl Killed {
 
     fn start(&self) -> Daemon {
         Daemon::start(self.home.path(), &self.logs)
-    }
-
-    fn await_count(&self, daemon: &Daemon, lines: u64) {
-        let all = "select (select count(*) from records) + (select count(*) from rejects)";
-        daemon.await_count(all, lines);
     }
 
     fn log(&self) -> PathBuf {
@@ -94,7 +92,7 @@ impl Killed {
     /// A new daemon stores each line once and finds the same alerts.
     fn assert_exact(&self) {
         let daemon = self.start();
-        self.await_count(&daemon, self.lines);
+        daemon.await_count(ALL, self.lines);
         assert_whole(&daemon);
         assert_eq!(alert_ids(&daemon.alerts()), self.alerts);
         assert!(daemon.stop().success());

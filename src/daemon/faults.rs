@@ -155,9 +155,9 @@ fn small_disk(test: &str) -> Option<PathBuf> {
         run
     };
     if !within("true").output().is_ok_and(|output| output.status.success()) {
-        eprintln!(
-            "SKIPPED {test}: this machine lets nobody mount a small file system (unshare -Urm)"
-        );
+        let told =
+            format!("SKIPPED {test}: nobody may mount a small file system here (unshare -Urm)");
+        writeln!(std::io::stderr(), "{told}").unwrap();
         return None;
     }
     let output = within("exec \"$@\"")

@@ -63,14 +63,14 @@ impl Store {
         let (count, stored) = (stored.len(), HashMap::<_, _>::from_iter(stored));
         let stands = |row: &ToolRow| {
             let name = (row.server.clone(), Text::clone(&row.tool));
-            stored.get(&name).is_some_and(|labels| *labels == words(&row.labels).join(" "))
+            stored.get(&name).is_some_and(|labels| *labels == words(row.labels).join(" "))
         };
         Ok(count == rows.len() && rows.iter().all(stands))
     }
 }
 
 pub(super) fn append(appender: &mut Appender<'_>, row: &ToolRow) -> Result<(), StoreError> {
-    let [open_world, sensitive, outbound, destructive, read_only, from] = words(&row.labels);
+    let [open_world, sensitive, outbound, destructive, read_only, from] = words(row.labels);
     appender.append_row([
         shared(row.server.as_ref()),
         text(&row.tool),
@@ -85,7 +85,7 @@ pub(super) fn append(appender: &mut Appender<'_>, row: &ToolRow) -> Result<(), S
 }
 
 /// The labels as their columns hold them.
-fn words(labels: &Labels) -> [&'static str; 6] {
+fn words(labels: Labels) -> [&'static str; 6] {
     let label = |label| word(labels.get(label));
     let from = match labels.source {
         LabelSource::Operator => "operator",
