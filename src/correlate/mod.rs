@@ -269,13 +269,16 @@ impl Correlator {
 
     /// Moves the floor behind the newest record and forgets what lies before it.
     fn advance(&mut self, records: &[Arc<Record>]) {
-        let newest = records
-            .iter()
-            .filter(|record| record.time_quality != TimeQuality::Future)
-            .filter_map(|record| record.at)
-            .max();
-        self.newest = self.newest.max(newest);
-        let Some(newest) = self.newest else { return };
+        let newest_of = |with_future: bool| {
+            let counts =
+                |record: &&Arc<Record>| with_future || record.time_quality != TimeQuality::Future;
+            records.iter().filter(counts).filter_map(|record| record.at).max()
+        };
+        self.newest = self.newest.max(newest_of(false));
+        // A flood of times far ahead would otherwise be held until they come.
+        let is_flooded = self.memory.units() > 2 * UNITS_MAX;
+        let newest = self.newest.max(newest_of(true).filter(|_| is_flooded));
+        let Some(newest) = newest else { return };
         let horizon = horizon_micros(self.memory.units());
         let floor = newest.minus(horizon);
         let late = records.iter().any(|record| record.at.is_some_and(|at| at < self.floor));

@@ -1,7 +1,7 @@
 //! After a batch that failed: how long to wait, how little to try next, and which line to set aside.
 //!
-//! A batch that fails for what is in it would fail for ever. So the next ones are smaller, down to the one line that the
-//! database refuses; that line is kept as a reject, and reading goes on behind it.
+//! A batch that fails for what is in it would fail for ever. So the next ones are smaller, down to the one line that
+//! the database refuses; that line is kept as a reject, and reading goes on behind it.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ impl Care {
         self.suspect.as_ref() == Some(tried)
     }
 
-    /// Notes a fault, met with this batch in hand, if with any. Returns how long to wait before anything is tried again.
+    /// Notes a fault, met with this batch in hand, if with any. Returns how long to wait before the next try.
     pub(super) fn failed(&mut self, cause: Cause, tried: Option<&Tried>) -> Duration {
         let tried = tried.filter(|tried| tried.lines > 0 && cause != Cause::Passing);
         if let Some(tried) = tried {

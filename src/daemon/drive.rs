@@ -236,8 +236,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether there is room for what would be written; the page says so where there is not. Once there is again, nothing
-    /// more is waited for.
+    /// Whether there is room for what would be written; the page says so where there is not. Once there is again,
+    /// nothing more is waited for.
     fn has_room(&mut self, pipeline: &Pipeline) -> Result<bool, StoreError> {
         let lack = pipeline.lacks_room(!self.trouble.is_waiting())?;
         let lack = lack.map(|space| (space.free_bytes, space.needed_bytes));

@@ -33,8 +33,8 @@ fn until(what: &str, mut is_true: impl FnMut() -> bool) {
 
 fn line(number: usize, request: &str) -> String {
     format!(
-        "{{\"actor\":\"client\",\"tool\":\"read_note\",\"args\":{{\"n\":\"{number} {padding}\"}},\"outcome\":\"COMPLETED\",\
-         \"request_id\":\"{request}\",\"ts\":\"2026-11-20T09:{:02}:{:02}Z\"}}\n",
+        "{{\"actor\":\"client\",\"tool\":\"read_note\",\"args\":{{\"n\":\"{number} {padding}\"}},\
+         \"outcome\":\"COMPLETED\",\"request_id\":\"{request}\",\"ts\":\"2026-11-20T09:{:02}:{:02}Z\"}}\n",
         number / 60 % 60,
         number % 60,
         padding = "p".repeat(100),

@@ -53,8 +53,8 @@ pub struct AlertRow {
 }
 
 impl Store {
-    /// Writes a batch. On an error nothing of it is stored, or, where the commit itself failed, all of it may be: only the
-    /// database's own positions tell, so the store is of no use any more and has to be opened again.
+    /// Writes a batch. On an error nothing of it is stored, or, where the commit itself failed, all of it may be: only
+    /// the database's own positions tell, so the store is of no use any more and has to be opened again.
     pub fn commit(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let seq = self.seq + 1;
         // Dropped without commit, the transaction rolls back. Every appender is made and dropped inside it: one that

@@ -42,7 +42,7 @@ const NO_DAMAGE: [&str; 8] = [
     "fsync",
     "Corrupt database file",
 ];
-/// What precedes the number of a log's version that this DuckDB cannot read, and the highest that another one may write.
+/// What precedes the number of a log's version that this DuckDB cannot read, and the highest that another may write.
 const VERSION: &str = "Failed to read WAL of version ";
 const VERSION_MAX: u64 = 20;
 

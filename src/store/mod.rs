@@ -59,8 +59,8 @@ pub enum StoreError {
     #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]
     Missing { path: PathBuf },
     #[error(
-        "the write-ahead log {} of the database is damaged ({reason}); `calltrail watch`, or `calltrail scan --db`, sets \
-         it aside and reads from the logs again what it held",
+        "the write-ahead log {} of the database is damaged ({reason}); `calltrail watch`, or `calltrail scan --db`, \
+         sets it aside and reads from the logs again what it held",
         path.display()
     )]
     DamagedLog { path: PathBuf, reason: String },

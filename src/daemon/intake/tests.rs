@@ -1,3 +1,4 @@
+use super::queue::{FAIR_MICROS, HOLD_MICROS};
 use super::*;
 use crate::tail::TailConfig;
 
