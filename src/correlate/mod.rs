@@ -276,7 +276,7 @@ impl Correlator {
         };
         self.newest = self.newest.max(newest_of(false));
         // A flood of times far ahead would otherwise be held until they come.
-        let is_flooded = self.memory.units() > 2 * UNITS_MAX;
+        let is_flooded = self.memory.units() > UNITS_MAX;
         let newest = self.newest.max(newest_of(true).filter(|_| is_flooded));
         let Some(newest) = newest else { return };
         let horizon = horizon_micros(self.memory.units());
