@@ -1,6 +1,6 @@
 # What people and CI type. Plain cargo commands work as well, once `make libduckdb` has been run.
 
-.PHONY: help demo build libduckdb test test-tools lint deny advisories bench
+.PHONY: help demo build libduckdb test soak test-tools lint deny advisories bench
 
 # Handed to the program: make demo ARGS="--speed 20"
 ARGS ?=
@@ -19,6 +19,12 @@ libduckdb: ## Fetch DuckDB's prebuilt library into target/libduckdb, checked by 
 
 test: libduckdb test-tools ## Run every test; sets up what they need first
 	cargo test --locked --no-fail-fast
+
+# One seed alone, telling each step: make soak SEEDS=17
+SEEDS ?= 0..5000
+
+soak: libduckdb ## Test the daemon against thousands of random sequences of faults
+	CALLTRAIL_SEEDS=$(SEEDS) cargo test --locked --test tests faults:: -- --nocapture
 
 test-tools: ## Set up what the tests need beside Rust: a browser and a mail server
 	@.ci/test-tools

@@ -203,3 +203,25 @@ create table tool_label (
     read_only varchar not null,
     labels_from varchar not null
 );
+
+-- Where the journal stood at a commit; the row with the highest seq counts. Its entries may not be fewer later.
+create table journal_mark (seq ubigint not null, entries ubigint not null, hash varchar not null);
+
+-- First calls that showed a value of a first-seen rule's last field; the row of a key with the highest seq counts.
+create table first_seen_log (
+    seq ubigint not null,
+    rule varchar not null,
+    -- The group-by fields but the last, and their values, as JSON pairs; then the last.
+    others varchar not null,
+    field varchar not null,
+    value varchar not null,
+    time timestamp not null,
+    stream varchar not null,
+    call_id blob not null,
+    tool varchar not null,
+    server varchar,
+    code varchar not null,
+    is_gone boolean not null,
+    -- From the journal or an older database: its call may be in none of these tables.
+    is_remembered boolean not null
+);

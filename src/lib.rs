@@ -19,6 +19,8 @@ pub mod daemon;
 pub mod detect;
 // Bytes to records, one file per log format.
 pub mod dialects;
+// Fail-points for tests; release builds have none.
+mod fault;
 // What people decided, hash-chained and synced, outside the database.
 pub mod journal;
 // Secrets are masked here before anything is stored.

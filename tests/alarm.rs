@@ -129,10 +129,15 @@ fn start_after_history(home: &Path, logs: &Path, config: &Path) -> Daemon {
     daemon
 }
 
-fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
+pub(crate) fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
     let password = home.join("password");
-    let mut file =
-        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&password).unwrap();
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&password)
+        .unwrap();
     file.write_all(PASSWORD.as_bytes()).unwrap();
     fs::write(home.join("ca.pem"), &server.root_pem).unwrap();
     let config = home.join("calltrail.toml");
@@ -147,7 +152,7 @@ fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf {
 }
 
 /// A port where nothing listens now.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

@@ -15,12 +15,18 @@ mod browser;
 mod damage;
 /// One command that shows it all.
 mod demo;
+/// What a check of the whole database finds.
+mod doctor;
+/// Everything that can happen to files, process, disk and database.
+mod faults;
 /// Lines longer than a read.
 mod long_lines;
 /// Mails as a real mail server gets them.
 mod mail;
 /// Every byte is accounted for.
 mod ranges;
+/// The database made again.
+mod rebuild;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
 /// A real mail server.

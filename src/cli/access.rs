@@ -10,9 +10,8 @@ use super::failure::Failure;
 use super::setup;
 use crate::config::Config;
 use crate::daemon::control::{Ask, Tell, socket_path, tell};
-use crate::daemon::now;
-use crate::journal::Journal;
-use crate::store::{Decision, OpenOptions, Store};
+use crate::daemon::{decide, journal_path, now, open_journal};
+use crate::store::{Decision, OpenOptions, Restored, Store};
 
 /// Asks the daemon that has the database open; where none runs, opens the database and answers from it.
 pub(super) fn ask(config: &Config, ask: Ask) -> Result<Tell, Failure> {
@@ -41,10 +40,8 @@ fn answer(config: &Config, path: &Path, ask: Ask) -> Result<Tell, Failure> {
     if !store.knows_alert(id)? {
         return Ok(Tell::Unknown { id });
     }
-    let mut journal = Journal::open(&setup::journal_path(path)).map_err(Failure::data)?;
-    journal
-        .append(decision.at, "decision", decision.to_json())
-        .map_err(|error| Failure::cannot_create(anyhow::Error::from(error)))?;
-    store.decide(&decision)?;
+    let (mut journal, _) =
+        open_journal(&journal_path(path), &mut store, Restored::default(), decision.at)?;
+    decide(Some(&mut journal), &mut store, &decision)?;
     Ok(Tell::Done)
 }

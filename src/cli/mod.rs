@@ -5,11 +5,13 @@ mod alerts;
 mod check_config;
 mod decide;
 mod demo;
+mod doctor;
 mod failure;
 mod notify;
 mod output;
 mod progress;
 mod query;
+mod rebuild;
 mod rules;
 mod scan;
 mod setup;
@@ -92,6 +94,21 @@ enum Command {
     Alerts(alerts::Command),
     /// Run SQL over records, calls, sessions, alerts, rejects and sources
     Query(query::Args),
+    /// Check that the database accounts for every byte that was read, once
+    ///
+    /// Says in one line that all is well, or lists what is not: bytes that are in no record, reject or gap or in more
+    /// than one, positions and counters that do not fit, calls whose records are gone, and what in the journal was
+    /// changed, cut or removed, or does not agree with the database. Only looks; also while the daemon runs. The exit
+    /// code is 65 if anything is wrong.
+    Doctor,
+    /// Make the database again from the logs, the journal and what can be read of the old database
+    ///
+    /// For a database that is damaged, or that `calltrail doctor` finds fault with. Stop the daemon first. Logs that
+    /// are still there are read again from their beginning; what the old database has of logs that are gone is taken
+    /// over. Calls and alerts get the ids that they had, decisions come back, nothing that was mailed is mailed again,
+    /// and a mail that was owed stays owed. The new database takes the old one's place when it is complete; the old one
+    /// is kept beside it, and its name says when. What could not be recovered is told on stderr, with exit code 2.
+    Rebuild(rebuild::Args),
     /// Try the mail set-up
     #[command(subcommand)]
     Notify(notify::Command),
@@ -137,6 +154,8 @@ fn dispatch(command: Command, common: &Common, out: &mut impl Write) -> Result<E
         Command::Tools(command) => tools::run(&command, common, out),
         Command::Alerts(command) => alerts::run(command, common, out),
         Command::Query(args) => query::run(args, common, out),
+        Command::Rebuild(args) => rebuild::run(args, common, out),
+        Command::Doctor => doctor::run(common, out),
         Command::Notify(command) => notify::run(&command, common, out),
         Command::CheckConfig(args) => check_config::run(&args, common, out),
     }

@@ -41,6 +41,9 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let path = common.db.clone().unwrap_or_else(|| temporary.path().join("scan.duckdb"));
     let mut pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
     pipeline_setup.is_single_pass = true;
+    if common.db.is_none() {
+        pipeline_setup.journal = None;
+    }
     let mut pipeline = Pipeline::open(&pipeline_setup, crate::daemon::now())?;
     let reader = pipeline.reader();
     let known: HashSet<_> = rejects(&reader)?.iter().map(place).collect();

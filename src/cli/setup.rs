@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use super::failure::Failure;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::daemon::{Setup, now};
+use crate::daemon::{Setup, journal_path, now};
 use crate::detect::{RuleSet, merge, shipped};
 use crate::model::Micros;
 use crate::store::OpenOptions;
@@ -32,6 +32,7 @@ pub(super) fn pipeline(
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
         is_single_pass: false,
+        journal: Some(journal_path(database)),
         silence_micros: silence_micros(config.tail.silent_hours),
         mail: config.mail.clone().map(Arc::new),
         free_bytes_min: config.store.free_min,
@@ -58,11 +59,6 @@ pub(super) fn open_options(config: &Config, database: &Path) -> OpenOptions {
         memory_max: config.store.memory_max.clone(),
         now: now(),
     }
-}
-
-/// The journal of a database lies beside it.
-pub(super) fn journal_path(database: &Path) -> PathBuf {
-    beside(database, ".journal.jsonl")
 }
 
 /// Every folder that is missing is told at once.

@@ -67,7 +67,6 @@ pub(super) fn prepare(
         allowed_hosts: config.web.allowed_hosts.clone(),
         token: super::token::load(&setup::beside(database, ".token"))?,
         scan_every: Duration::from_secs(config.tail.scan_secs),
-        journal: setup::journal_path(database),
         on_backfill: show_backfill(quiet),
     })
 }

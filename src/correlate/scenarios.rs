@@ -1,6 +1,6 @@
 //! Single defects that joining once had, each by what it did wrong.
 
-use super::tests::{arcs, one_pass, one_pass_by, record, with_id, with_path};
+use super::tests::{Model, arcs, one_pass, one_pass_by, record, with_id, with_path};
 use super::*;
 use crate::model::{Certainty, JoinedBy, OutcomeClass, RecordId, Sighting, Witness};
 
@@ -195,4 +195,25 @@ fn one_that_ended_before_the_call_is_no_candidate() {
     let gate = by_stream(joined, "gate").unwrap();
     assert_eq!(gate.steps[0].record.offset, 3, "who began inside comes before who began earlier");
     assert_eq!(gate.certainty, Certainty::Ambiguous);
+}
+
+#[test]
+fn a_call_that_reaches_beyond_the_floor_is_not_forgotten_where_one_without_a_time_is_next() {
+    use OutcomeClass::{Asked, Denied};
+    let hour = 3_600_000;
+    let mut timeless = record("client", 9, 0, "read", Asked);
+    timeless.at = None;
+    let batches = [
+        vec![with_id(record("client", 1, 30 * hour, "read", Denied), "1"), timeless],
+        vec![with_id(record("client", 0, 29 * hour, "read", Asked), "1")],
+        vec![record("server", 0, 30 * hour, "read", Denied)],
+    ];
+    let expected = one_pass(&arcs(batches.concat()));
+    let mut model = Model::default();
+    let mut correlator = Correlator::new(Clocks::default());
+    for batch in batches {
+        model.feed(&mut correlator, &arcs(batch));
+    }
+    assert_eq!(model.calls(), expected);
+    assert_eq!(joins(&expected)[0], ["client", "server"]);
 }

@@ -9,7 +9,7 @@ use crate::model::{ArgValue, ArgView, Args, Discrepancy, OutcomeClass, Ran, Reco
 
 /// A store that answers needs from everything it was given, as the real one does.
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     records: Vec<Arc<Record>>,
     calls: BTreeMap<CallId, Arc<Call>>,
 }
@@ -51,7 +51,7 @@ impl Model {
         Loaded { need: need.clone(), records, calls }
     }
 
-    fn feed(&mut self, correlator: &mut Correlator, batch: &[Arc<Record>]) {
+    pub(super) fn feed(&mut self, correlator: &mut Correlator, batch: &[Arc<Record>]) {
         let needs = correlator.plan_proxies(batch);
         let mut loaded: Vec<Loaded> = needs.iter().map(|need| self.load(need)).collect();
         let needs = correlator.plan_tools(batch, &loaded);
@@ -77,7 +77,7 @@ impl Model {
         self.records.extend(batch.iter().cloned());
     }
 
-    fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<Call> {
         let mut calls: Vec<Call> = self.calls.values().map(|call| Call::clone(call)).collect();
         calls.sort_by_key(Call::order);
         calls

@@ -306,12 +306,17 @@ impl ToolState {
 
     /// The components, or pieces of those too large, that nothing from `floor` on can join.
     fn ended_runs(&self, floor: Micros) -> Vec<Vec<UnitKey>> {
+        let is_past = |reach: Micros| reach.plus(2 * JOIN_SLACK_MICROS) < floor;
         let mut ended = Vec::new();
         let mut run: Vec<UnitKey> = Vec::new();
         let mut reach = Micros(i64::MIN);
         for (key, entry) in &self.units {
             if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                ended.push(std::mem::take(&mut run));
+                let before = std::mem::take(&mut run);
+                // What comes next may be far off, or have no time: the run itself may still reach beyond the floor.
+                if is_past(reach) {
+                    ended.push(before);
+                }
             }
             if key.0 >= floor {
                 break;
@@ -325,7 +330,7 @@ impl ToolState {
             ended.extend(
                 run.chunk_by(|left, right| slot(left.0) == slot(right.0)).map(<[_]>::to_vec),
             );
-        } else if reach.plus(2 * JOIN_SLACK_MICROS) < floor {
+        } else if is_past(reach) {
             ended.push(run);
         }
         ended

@@ -12,6 +12,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
+use super::doctor::{Examination, examine};
 use crate::model::{AlertId, AlertState, AlertView, CloseReason, DecisionView};
 use crate::store::{AlertFilter, Answer, Decision, Desk, DeskError, Reader};
 
@@ -44,6 +45,8 @@ pub enum Ask {
         rows_max: usize,
         seconds_max: u64,
     },
+    /// Whether the database accounts for everything.
+    Examine,
 }
 
 /// What the daemon answers.
@@ -67,6 +70,9 @@ pub enum Tell {
     },
     Answer {
         answer: Answer,
+    },
+    Examination {
+        examination: Examination,
     },
     Failed {
         message: String,
@@ -155,6 +161,7 @@ pub(crate) fn tell(reader: &Reader, ask: Ask) -> Tell {
         Ask::Query { sql, rows_max, seconds_max } => {
             reader.query(&sql, rows_max, seconds_max).map(|answer| Tell::Answer { answer })
         }
+        Ask::Examine => examine(reader).map(|examination| Tell::Examination { examination }),
         Ask::Decide { .. } => Ok(Tell::Failed { message: "decisions go to the desk".to_owned() }),
     };
     told.unwrap_or_else(|error| Tell::Failed { message: error.to_string() })

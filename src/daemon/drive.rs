@@ -11,9 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::care::{Care, Fault, Tried};
 use super::clock::now;
 use super::pipeline::{Pipeline, Setup, Step};
-use crate::journal::Journal;
 use crate::model::Micros;
-use crate::store::{Cause, Decision, DeskError, Reader, Request, StoreError};
+use crate::store::{Cause, Decision, DeskError, OpenOptions, Reader, Request, Store, StoreError};
 use crate::tail::Wake;
 use crate::web::Health;
 
@@ -34,7 +33,6 @@ const BACKFILL_BYTES_MIN: u64 = 4 << 20;
 /// What the loop is driven by and reports to.
 pub(super) struct Driver {
     pub(super) setup: Setup,
-    pub(super) journal: Journal,
     pub(super) desk: mpsc::Receiver<Request>,
     pub(super) health: watch::Sender<Health>,
     pub(super) news: watch::Sender<u64>,
@@ -57,14 +55,14 @@ pub(super) struct Trouble {
     open_at: Instant,
     /// When batches may be tried again.
     read_at: Instant,
-    /// Decisions that are in the journal and not yet in the database, oldest first.
-    owed: Vec<Decision>,
+    /// A database that can be read and not written to: pages read it until the next try.
+    lookout: Option<Store>,
 }
 
 impl Default for Trouble {
     fn default() -> Self {
         let (open_at, read_at) = (Instant::now(), Instant::now());
-        Self { care: Care::default(), open_at, read_at, owed: Vec::new() }
+        Self { care: Care::default(), open_at, read_at, lookout: None }
     }
 }
 
@@ -101,13 +99,7 @@ impl Driver {
                 Ok(()) => {
                     answer_the_last(&mut self.desk, LAST_REQUESTS_MAX, |request| {
                         // What comes after the last batch cannot be tried again: who asked is told.
-                        drop(answer(
-                            &mut self.journal,
-                            &self.news,
-                            &mut self.trouble.owed,
-                            &mut current,
-                            request,
-                        ));
+                        drop(answer(&self.news, &mut current, request));
                     })
                     .await;
                     if let Err(error) = current.rest() {
@@ -155,6 +147,9 @@ impl Driver {
                 pipeline
             }
             Err(error) => {
+                if error.cause() == Cause::Full {
+                    self.look_out();
+                }
                 self.tell_fault(&error.into());
                 self.trouble.open_at = Instant::now() + self.trouble.care.waited();
                 None
@@ -162,7 +157,19 @@ impl Driver {
         }
     }
 
+    /// Lets pages read a database that has no room for what opening it would put down.
+    fn look_out(&mut self) {
+        let options = OpenOptions { create: false, ..self.setup.store.clone() };
+        if self.reader.let_go()
+            && let Ok(store) = Store::open(&options)
+        {
+            self.reader.adopt(&store.reader());
+            self.trouble.lookout = Some(store);
+        }
+    }
+
     pub(super) fn try_open(&mut self) -> Result<Option<Pipeline>, StoreError> {
+        self.trouble.lookout = None;
         // A reader that is still at it keeps the old engine alive, and two on one file would corrupt it.
         if !self.reader.let_go() {
             tracing::debug!("a read still holds the database; trying again");
@@ -199,7 +206,6 @@ impl Driver {
     ) -> Result<(), Fault> {
         let mut rested_at = now();
         let mut is_dirty = false;
-        self.pay(pipeline)?;
         loop {
             if self.reader.is_broken() {
                 return Err(StoreError::Broken.into());
@@ -224,16 +230,6 @@ impl Driver {
                 Some(request) = self.desk.recv() => self.answer(pipeline, request)?,
             }
         }
-    }
-
-    /// Puts down the decisions that are in the journal and that the database could not take.
-    fn pay(&mut self, pipeline: &mut Pipeline) -> Result<(), StoreError> {
-        while let Some(decision) = self.trouble.owed.first() {
-            pipeline.decide(decision)?;
-            self.trouble.owed.remove(0);
-            self.news.send_replace(pipeline.seq());
-        }
-        Ok(())
     }
 
     /// Whether there is room for what would be written; the page says so where there is not. Once there is again,
@@ -279,6 +275,7 @@ impl Driver {
             tracing::info!(?event, "a file changed");
         }
         let mut problems = self.standing_problems.clone();
+        problems.extend(pipeline.journal_breaks().iter().map(ToString::to_string));
         problems.extend(
             pipeline.problems().into_iter().map(|(path, message)| format!("{path}: {message}")),
         );
@@ -345,7 +342,7 @@ impl Driver {
     }
 
     fn answer(&mut self, pipeline: &mut Pipeline, request: Request) -> Result<(), StoreError> {
-        answer(&mut self.journal, &self.news, &mut self.trouble.owed, pipeline, request)
+        answer(&self.news, pipeline, request)
     }
 }
 
@@ -367,16 +364,14 @@ async fn answer_the_last(
 
 /// Answers whoever asked, whatever comes of it. An error says that the database has to be opened again.
 fn answer(
-    journal: &mut Journal,
     news: &watch::Sender<u64>,
-    owed: &mut Vec<Decision>,
     pipeline: &mut Pipeline,
     request: Request,
 ) -> Result<(), StoreError> {
     // Whoever asked may be gone; what was asked is done all the same.
     match request {
         Request::Decide(decision, answer) => {
-            let (told, done) = decide(journal, owed, pipeline, decision);
+            let (told, done) = decide(pipeline, &decision);
             if told.is_ok() {
                 news.send_replace(pipeline.seq());
             }
@@ -392,13 +387,11 @@ fn answer(
     }
 }
 
-/// First in the journal, then in the database: a decision outlives the database. One that the database cannot take is
-/// owed to it. Returns what to say to whoever decided, and whether the database is well.
+/// Puts a decision down about an alert that there is. Returns what to say to whoever decided, and whether the database
+/// is well. What the journal has and the database could not take is put into it when it is opened again.
 fn decide(
-    journal: &mut Journal,
-    owed: &mut Vec<Decision>,
     pipeline: &mut Pipeline,
-    decision: Decision,
+    decision: &Decision,
 ) -> (Result<(), DeskError>, Result<(), StoreError>) {
     let failed = |error: &dyn std::fmt::Display| Err(DeskError::Failed(error.to_string()));
     match pipeline.knows_alert(decision.alert_id) {
@@ -412,17 +405,16 @@ fn decide(
         );
         return (failed(&told), Ok(()));
     }
-    if let Err(error) = journal.append(decision.at, "decision", decision.to_json()) {
-        return (failed(&error), Ok(()));
+    match pipeline.decide(decision) {
+        Ok(()) => (Ok(()), Ok(())),
+        Err(error @ StoreError::Journal { .. }) => (failed(&error), Ok(())),
+        Err(error) => {
+            let told = format!(
+                "{error}; the decision is in the journal, and shows once the database is well again"
+            );
+            (failed(&told), Err(error))
+        }
     }
-    if let Err(error) = pipeline.decide(&decision) {
-        let told = format!(
-            "{error}; the decision is in the journal, and shows once the database is well again"
-        );
-        owed.push(decision);
-        return (failed(&told), Err(error));
-    }
-    (Ok(()), Ok(()))
 }
 
 /// Answers while there is no database to ask.
@@ -470,13 +462,8 @@ pub(super) mod tests {
         folder: &std::path::Path,
     ) -> (Driver, Pipeline, watch::Receiver<Health>) {
         let path = folder.join("calltrail.duckdb");
-        let journal = Journal::open(&folder.join("journal.jsonl")).unwrap();
-        let store = crate::store::OpenOptions {
-            path,
-            create: true,
-            memory_max: "256MB".to_owned(),
-            now: Micros(0),
-        };
+        let store =
+            OpenOptions { path, create: true, memory_max: "256MB".to_owned(), now: Micros(0) };
         let setup = Setup {
             store,
             tail: crate::tail::TailConfig::new(vec![folder.to_path_buf()]),
@@ -485,6 +472,7 @@ pub(super) mod tests {
             clocks: vec![],
             outcome_words: vec![],
             is_single_pass: false,
+            journal: Some(folder.join("journal.jsonl")),
             silence_micros: None,
             mail: None,
             free_bytes_min: 0,
@@ -493,7 +481,6 @@ pub(super) mod tests {
         let (health, shown) = watch::channel(Health::default());
         let driver = Driver {
             setup,
-            journal,
             desk: mpsc::channel(1).1,
             health,
             news: watch::channel(0).0,

@@ -32,9 +32,16 @@ impl Paths {
 #[derive(Default)]
 pub(super) struct Lines {
     known: FxHashMap<AlertId, FxHashMap<RecordId, WitnessLine>>,
+    /// Lines that an older database kept, of files that are gone.
+    kept: FxHashMap<RecordId, String>,
 }
 
 impl Lines {
+    /// Lines of files that are gone come from here.
+    pub(super) fn keep(&mut self, lines: FxHashMap<RecordId, String>) {
+        self.kept = lines;
+    }
+
     /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already.
     pub(super) fn views(
         &mut self,
@@ -48,7 +55,7 @@ impl Lines {
         let views = alert
             .evidence
             .iter()
-            .map(|evidence| view(evidence, &mut lines, paths, intake))
+            .map(|evidence| view(evidence, &mut lines, paths, intake, &self.kept))
             .collect();
         if self.known.len() >= ALERTS_MAX {
             self.known.clear();
@@ -81,6 +88,7 @@ fn view(
     lines: &mut FxHashMap<RecordId, WitnessLine>,
     paths: &Paths,
     intake: &mut Intake,
+    kept: &FxHashMap<RecordId, String>,
 ) -> EvidenceView {
     let call = &*evidence.call;
     let text = |value: &Option<crate::model::Text>| value.as_ref().map(ToString::to_string);
@@ -99,7 +107,7 @@ fn view(
         tenant: text(&call.tenant),
         session: call.session.to_string(),
         event: event_words(call),
-        lines: witness_lines(call, lines, paths, intake),
+        lines: witness_lines(call, lines, paths, intake, kept),
     }
 }
 
@@ -108,6 +116,7 @@ fn witness_lines(
     lines: &mut FxHashMap<RecordId, WitnessLine>,
     paths: &Paths,
     intake: &mut Intake,
+    kept: &FxHashMap<RecordId, String>,
 ) -> Vec<WitnessLine> {
     let steps = call
         .sightings
@@ -125,7 +134,8 @@ fn witness_lines(
             if line.text.is_none() {
                 line.text = intake
                     .read_line(step.record, step.length)
-                    .map(|bytes| mask_line(bytes.trim_ascii_end()));
+                    .map(|bytes| mask_line(bytes.trim_ascii_end()))
+                    .or_else(|| kept.get(&step.record).cloned());
             }
             line.clone()
         })

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet};
-use crate::model::{Call, CallId, Micros, Text};
+use crate::model::{Call, CallId, FirstSeen, Micros, Text};
 use crate::store::{Store, StoreError, StoredAlert, WantedGroup};
 
 /// Fields of the rule language and their values, in the rule's order.
@@ -59,11 +59,15 @@ fn of_rule(
             let earliest = known.iter().filter_map(|alert| alert.closing_at).min();
             let touched = need.touched.min(earliest.unwrap_or(need.touched));
             let from = (!need.whole).then(|| touched.minus(need.reach_micros));
-            (History { need, calls: Vec::new(), alerts: known }, from)
+            (History { need, calls: Vec::new(), alerts: known, first_seen: Vec::new() }, from)
         })
         .collect();
+    if is_whole {
+        remember(store, rule, &mut answers)?;
+    }
     let wanted: Vec<WantedGroup<'_>> = answers
         .iter()
+        .filter(|(answer, _)| !answer.need.only_remembered)
         .map(|(answer, from)| WantedGroup { group: &answer.need.group, from: *from })
         .collect();
     let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
@@ -83,6 +87,28 @@ fn of_rule(
         answer.calls = calls.remove(&key).unwrap_or_default();
     }
     Ok(answers.into_iter().map(|(answer, _)| answer).collect())
+}
+
+/// Adds what is remembered of the groups of a first-seen rule.
+fn remember(
+    store: &Store,
+    rule: &str,
+    answers: &mut [(History, Option<Micros>)],
+) -> Result<(), StoreError> {
+    if !store.remembers_first_seen()? {
+        return Ok(());
+    }
+    let groups: Vec<&[(Text, Text)]> =
+        answers.iter().map(|(answer, _)| &*answer.need.group).collect();
+    let mut found: FxHashMap<Pairs, Vec<FirstSeen>> = FxHashMap::default();
+    for fact in store.remembered_first_seen(rule, &groups)? {
+        let Some((_, others)) = fact.group.split_last() else { continue };
+        found.entry(others.to_vec()).or_default().push(fact);
+    }
+    for (answer, _) in answers {
+        answer.first_seen = found.remove(&answer.need.group).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// From when on alerts matter; none: all of them.

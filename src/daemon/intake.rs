@@ -3,6 +3,7 @@
 //! Each generation has a queue of what was read ahead. The queue whose next record is the oldest gives it next, so a
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
+mod again;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::again::CARRIED;
 use self::queue::{Entry, Queue, What, ZEROS, is_valid, read};
 use super::notice::{self, Notices};
 use crate::dialects::Parser;
@@ -20,6 +22,7 @@ use crate::mask::mask_cut;
 use crate::model::{IngestCode, Micros, Record, RecordId, Reject, Text};
 use crate::store::{Gap, Position};
 use crate::tail::{Chunk, Cursor, ScanReport, SourceState, SourceStatus, Tail};
+pub(super) use again::Again;
 
 /// Bytes read ahead over all files; their records take several times as much.
 const READ_AHEAD_BYTES: usize = 8 << 20;
@@ -60,6 +63,8 @@ pub(super) struct Intake {
     noticed: Notices,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
+    /// While a database is made again: what is read once more.
+    again: Option<Again>,
 }
 
 /// What the intake waits for.
@@ -119,20 +124,8 @@ impl Round {
 
 impl Intake {
     pub(super) fn new(tail: Tail, parser: Parser, positions: &[Position], waits: Waits) -> Self {
-        let known = positions
-            .iter()
-            .map(|position| {
-                let known = Known {
-                    last_at: position.last_at,
-                    heard_at: position.heard_at,
-                    history_until: position.history_until,
-                    records: position.records,
-                    rejects: position.rejects,
-                    ..Known::default()
-                };
-                (position.generation, known)
-            })
-            .collect();
+        let known =
+            positions.iter().map(|position| (position.generation, Known::of(position))).collect();
         Self {
             tail,
             parser,
@@ -146,6 +139,7 @@ impl Intake {
             waits,
             noticed: Notices::default(),
             must_rewind: false,
+            again: None,
         }
     }
 
@@ -167,7 +161,9 @@ impl Intake {
         if is_history {
             for status in self.tail.status() {
                 // Of what was stored before an interruption, the boundary is known.
-                let new = Known { history_until: status.size, ..Known::default() };
+                // A compressed file that is there now was written before.
+                let until = if status.is_size_known { status.size } else { u64::MAX };
+                let new = Known { history_until: until, ..Known::default() };
                 self.known.entry(status.generation).or_insert(new);
             }
         }
@@ -220,7 +216,14 @@ impl Intake {
 
     /// True while files hold complete lines that were not handed out.
     pub(super) fn is_pending(&self) -> bool {
-        !self.tail.pending().is_empty()
+        match &self.again {
+            Some(again) => self.is_pending_again(again),
+            None => !self.tail.pending().is_empty(),
+        }
+    }
+
+    pub(super) fn is_deciding(&self) -> bool {
+        self.tail.is_deciding()
     }
 
     pub(super) fn status(&self) -> Vec<SourceStatus> {
@@ -244,7 +247,8 @@ impl Intake {
         self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
     }
 
-    /// With `is_fair`, no file waits for long behind others that have older lines, or more.
+    /// With `is_fair`, no file waits for long behind others that have older lines, or more; for a single pass it does
+    /// not matter.
     pub(super) fn be_fair(&mut self, is_fair: bool) {
         self.is_fair = is_fair;
     }
@@ -258,13 +262,13 @@ impl Intake {
             chunk_bytes: self.read_ahead(now),
             now,
         };
-        if self.is_fair {
+        if self.is_fair && self.waits.may_hold {
             self.serve_waiting(&mut round);
         }
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
-        let may_hold = self.waits.may_hold;
-        heap.extend(self.queues.iter_mut().filter_map(|(generation, queue)| {
-            queue.next(may_hold, now).map(|entry| Reverse((entry.key(), *generation)))
+        let generations: Vec<u64> = self.queues.keys().copied().chain([CARRIED]).collect();
+        heap.extend(generations.into_iter().filter_map(|generation| {
+            self.next_key(generation, now).map(|key| Reverse((key, generation)))
         }));
         while !round.is_full() {
             let Some(Reverse((_, generation))) = heap.pop() else { break };
@@ -279,7 +283,10 @@ impl Intake {
     /// Reads ahead of the files that have something new, of a part of them where they are very many. Returns how many
     /// bytes to read of one at a time.
     fn read_ahead(&mut self, now: Micros) -> usize {
-        let pending = self.tail.pending();
+        let mut pending = self.tail.pending();
+        if let Some(again) = &self.again {
+            pending.retain(|generation| again.limits.contains_key(generation));
+        }
         let chunk_bytes =
             (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
         // All that an empty queue knows is known of its generation.
@@ -322,6 +329,12 @@ impl Intake {
 
     /// Moves a file's first entry into the batch; returns the key of its next one, if it has one for this batch.
     fn take(&mut self, generation: u64, round: &mut Round) -> Option<Micros> {
+        if generation == CARRIED {
+            let lines = usize::from(self.put_carried(&mut round.cut));
+            round.left = round.left.saturating_sub(lines);
+            round.cut.lines += lines;
+            return self.next_key(CARRIED, round.now);
+        }
         let entry = self.queues.get_mut(&generation)?.entries.pop_front()?;
         self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes);
         let before = self.known.get(&generation).copied().unwrap_or_default();
@@ -330,8 +343,7 @@ impl Intake {
         round.cut.lines += 1;
         self.put(entry.what, generation, round.now, &mut round.cut);
         self.fill(generation, round.chunk_bytes, round.now);
-        let queue = self.queues.get_mut(&generation)?;
-        queue.next(self.waits.may_hold, round.now).map(Entry::key)
+        self.next_key(generation, round.now)
     }
 
     /// Makes rejects of a batch's lines, which the database refuses as they are, and keeps what they look like.
@@ -363,7 +375,10 @@ impl Intake {
 
     fn put(&mut self, what: What, generation: u64, now: Micros, cut: &mut Cut) {
         let known = self.known.entry(generation).or_default();
-        (known.heard_at, known.is_silent) = (Some(now), false);
+        // What is read once more was heard when it was read first.
+        if self.again.is_none() {
+            (known.heard_at, known.is_silent) = (Some(now), false);
+        }
         let odd = match &what {
             What::Record(record) => {
                 if let Some(event) = notice::of_record(record, known.last_at, now) {
@@ -432,6 +447,10 @@ impl Intake {
             self.must_rewind = true;
         }
         cut.notices.extend(std::mem::take(&mut self.noticed));
+        if self.again.is_some() {
+            // What was noticed when it was read first is taken over.
+            cut.notices = Notices::default();
+        }
         for generation in std::mem::take(&mut self.moved) {
             if !ends.contains_key(&generation) {
                 cut.cursors.extend(self.tail.cursor(generation));
@@ -514,5 +533,25 @@ impl Intake {
             self.waiting_bytes += item.length();
             queue.push(Entry { end, bytes: item.length(), what });
         }
+    }
+}
+
+impl Known {
+    fn of(position: &Position) -> Self {
+        Self {
+            last_at: position.last_at,
+            history_until: position.history_until,
+            records: position.records,
+            rejects: position.rejects,
+            heard_at: position.heard_at,
+            is_silent: false,
+        }
+    }
+}
+
+impl Cut {
+    /// Whether there is nothing to store.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cursors.is_empty() && self.records.is_empty() && self.notices.is_empty()
     }
 }

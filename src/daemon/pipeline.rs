@@ -1,28 +1,40 @@
 //! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
 
+mod again;
+
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
-use super::care::{Care, Tried};
+use super::care::{BATCH_LINES_MAX, Care, Tried};
 use super::evidence::{Lines, Paths};
+use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
+use crate::fault::{self, Point};
+use crate::journal::{Break, Fact, Journal};
 use crate::model::{
     Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
     OutboxItem, OutcomeClass, Record, RecordKind, Text,
 };
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
-    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Space, Store,
-    StoreError, ToolName, ToolRow, Whose,
+    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored,
+    Space, Store, StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
+
+/// Lines of the first batch at most, and of any where the machine is slow: how long a batch takes shows only then.
+const BATCH_LINES_FIRST: usize = 8_000;
+const BATCH_LINES_MIN: usize = 1_000;
+/// Batches that take longer become smaller: nothing else is answered meanwhile, and the order to stop waits.
+const BATCH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often what is loaded for a batch is loaded again with more around it.
 const WIDER_MAX: usize = 8;
@@ -42,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
     /// True where nothing comes after what the files hold now.
     pub(crate) is_single_pass: bool,
+    /// The journal beside the database; none for a database that is not kept.
+    pub(crate) journal: Option<PathBuf>,
     /// After how long a log that was written to counts as silent; none: never.
     pub(crate) silence_micros: Option<i64>,
     /// None: nothing is mailed.
@@ -49,6 +63,8 @@ pub(crate) struct Setup {
     /// What has to stay free on the database's disk, but no more than a share of a small one.
     pub(crate) free_bytes_min: u64,
 }
+
+pub(super) use again::Old;
 
 pub(crate) struct Pipeline {
     store: Store,
@@ -66,12 +82,20 @@ pub(crate) struct Pipeline {
     /// Tools whose labels are stored.
     tools: FxHashSet<ToolName>,
     mail: Option<Arc<MailConfig>>,
+    journal: Option<Journal>,
+    /// What the journal tells of alerts, until history is read.
+    remembered: Remembered,
+    /// Alerts put back of which only the journal tells.
+    alerts_kept: u64,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
-    is_single_pass: bool,
     free_bytes_min: u64,
     /// True until the first look at the files since the start.
     is_first_look: bool,
+    /// What an older database had read is read again: none of it is news, and nothing is mailed.
+    is_again: bool,
+    /// Lines of the next batch, at most.
+    batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
 }
@@ -96,16 +120,35 @@ const REFUSED: &str = "the database refused this line's record, so it is kept as
 
 impl Pipeline {
     pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
-        let (mut store, set_aside) =
-            Store::open_or_mend(&OpenOptions { now, ..setup.store.clone() })?;
+        let (store, set_aside) = Store::open_or_mend(&OpenOptions { now, ..setup.store.clone() })?;
+        let positions = store.positions()?;
+        let tail = tail(setup, &positions);
+        let pipeline = Self::with(setup, store, tail, &positions, Restored::default(), now)?;
+        Ok(Self { set_aside, ..pipeline })
+    }
+
+    /// Over a store that is open. `positions` are those that the tail goes on from, `old` what is known of an older
+    /// database.
+    fn with(
+        setup: &Setup,
+        mut store: Store,
+        tail: Tail,
+        positions: &[Position],
+        old: Restored,
+        now: Micros,
+    ) -> Result<Self, StoreError> {
+        let (journal, remembered) = match &setup.journal {
+            Some(path) => {
+                let (journal, remembered) = facts::open_journal(path, &mut store, old, now)?;
+                (Some(journal), remembered)
+            }
+            None => (None, Remembered::default()),
+        };
+        let is_history_pending = store.is_history_pending()?;
         let tools = store.tools_called()?;
         let rows: Vec<ToolRow> =
             tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
         store.relabel(&rows)?;
-        let positions = store.positions()?;
-        let next = positions.last().map_or(1, |position| position.generation + 1);
-        let cursors = positions.iter().map(cursor).collect();
-        let tail = Tail::new(setup.tail.clone(), cursors, next);
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
@@ -113,12 +156,15 @@ impl Pipeline {
             move |call: &Call| -> Labels { catalogue.labels(call.server.as_deref(), &call.tool) };
         let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
         engine.cold(store.newest_call_at()?);
+        if store.remembers_first_seen()? {
+            engine.remember();
+        }
         Ok(Self {
             reader: store.reader(),
             intake: Intake::new(
                 tail,
                 parser,
-                &positions,
+                positions,
                 Waits {
                     may_hold: !setup.is_single_pass,
                     silence_micros: setup.silence_micros.filter(|_| !setup.is_single_pass),
@@ -135,13 +181,17 @@ impl Pipeline {
             catalogue: Arc::clone(&setup.catalogue),
             tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),
-            is_history_pending: store.is_history_pending()?,
-            is_single_pass: setup.is_single_pass,
+            journal,
+            remembered: if is_history_pending { remembered } else { Remembered::default() },
+            is_history_pending,
+            alerts_kept: 0,
             free_bytes_min: setup.free_bytes_min,
             is_first_look: true,
+            is_again: false,
+            batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
             store,
-            set_aside,
+            set_aside: None,
             tried: None,
         })
     }
@@ -198,8 +248,15 @@ impl Pipeline {
 
     /// Looks at the files.
     pub(crate) fn look(&mut self, now: Micros) -> ScanReport {
-        let is_history = self.is_history_pending && std::mem::take(&mut self.is_first_look);
-        self.intake.scan(now, is_history)
+        let is_history = self.is_history_pending && self.is_first_look;
+        let report = self.intake.scan(now, is_history);
+        self.is_first_look &= self.intake.is_deciding();
+        report
+    }
+
+    /// Whether it takes more looks to know whose content some files hold.
+    pub(crate) fn is_deciding(&self) -> bool {
+        self.intake.is_deciding()
     }
 
     /// Reads the unterminated ends of files that nobody writes to any more.
@@ -219,9 +276,10 @@ impl Pipeline {
         now: Micros,
         care: &Care,
     ) -> Result<Option<Step>, StoreError> {
-        self.intake.be_fair(!self.is_single_pass && !self.is_history_pending);
-        let mut cut = self.intake.cut(care.lines_max(), now);
-        if cut.cursors.is_empty() && cut.notices.is_empty() {
+        let began = Instant::now();
+        self.intake.be_fair(!self.is_history_pending && !self.is_again);
+        let mut cut = self.intake.cut(self.batch_lines_max.min(care.lines_max()), now);
+        if cut.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
                 return Ok(None);
@@ -232,8 +290,9 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
-            if std::mem::take(&mut self.is_history_pending) {
-                self.store.end_history(now)?;
+            let is_read = !self.is_again && !self.intake.is_deciding();
+            if is_read && std::mem::take(&mut self.is_history_pending) {
+                self.end_history(now)?;
             }
             return Ok(None);
         }
@@ -246,6 +305,7 @@ impl Pipeline {
         }
         let step = self.store_cut(&mut cut, now)?;
         self.tried = None;
+        self.pace(step.records + step.rejects, began.elapsed());
         Ok(Some(Step { is_refused, ..step }))
     }
 
@@ -257,21 +317,63 @@ impl Pipeline {
         let mut calls = outcome.changes;
         self.put_notices(cut, &mut calls)?;
         let changes = self.detect(&calls)?;
+        fault::at(Point::InStep)?;
         let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
         self.put_tools(&mut batch);
-        self.put_alerts(changes, now, &mut batch)?;
-        let step = Step {
+        let mut step = Step {
             records: cut.records.len() as u64,
             rejects: cut.rejects.len() as u64,
             bytes: cut.bytes,
-            alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
-            seq: self.store.seq() + 1,
-            is_refused: false,
+            ..Step::default()
         };
         fill(&mut batch, cut);
-        self.store.commit(&batch)?;
+        self.store_batch(changes, now, &mut batch)?;
         self.intake.commit(cut);
+        step.alerts = (batch.alerts.len() + batch.retracted.len()) as u64;
+        step.seq = self.store.seq();
         Ok(step)
+    }
+
+    /// Adds what became of the alerts, and stores the batch; the facts that outlive the database go into the journal
+    /// first.
+    fn store_batch(
+        &mut self,
+        changes: Vec<AlertChange>,
+        now: Micros,
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
+        batch.first_seen = self.engine.take_first_seen();
+        let alerts = self.put_alerts(changes, now, batch)?;
+        let first_seen = batch.first_seen.iter().cloned().map(Fact::FirstSeen);
+        let facts: Vec<Fact> = first_seen.chain(alerts).collect();
+        facts::write(self.journal.as_mut(), &mut self.store, now, &facts)?;
+        self.store.commit(batch)
+    }
+
+    /// From now on all is news. What the journal tells of alerts is put back, now that those in the logs are stored.
+    fn end_history(&mut self, now: Micros) -> Result<(), StoreError> {
+        let remembered = std::mem::take(&mut self.remembered);
+        self.alerts_kept += remembered.settle(&mut self.store, &self.rules, None)?;
+        self.store.end_history(now)
+    }
+
+    /// Alerts put back of which only the journal tells.
+    pub(crate) const fn alerts_kept(&self) -> u64 {
+        self.alerts_kept
+    }
+
+    /// Where the journal was changed or cut.
+    pub(crate) fn journal_breaks(&self) -> &[Break] {
+        self.journal.as_ref().map_or(&[], Journal::breaks)
+    }
+
+    /// Makes the next batch as large as the machine takes in a bearable time.
+    fn pace(&mut self, lines: u64, took: Duration) {
+        if took > BATCH_TIME_MAX {
+            self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
+        } else if took < BATCH_TIME_MAX / 4 && lines >= self.batch_lines_max as u64 / 2 {
+            self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
+        }
     }
 
     /// Hands what reading showed about the logs to the rules, once each: after a restart it may be noticed again.
@@ -352,20 +454,28 @@ impl Pipeline {
         }
     }
 
+    /// Adds the alerts, and tells what of them has to be in the journal.
     fn put_alerts(
         &mut self,
         changes: Vec<AlertChange>,
         now: Micros,
         batch: &mut Batch,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Fact>, StoreError> {
+        let mut facts = Vec::new();
         if changes.is_empty() {
-            return Ok(());
+            return Ok(facts);
         }
         let paths = Paths::of_now(&self.intake);
         for change in changes {
             match change {
                 AlertChange::Set { alert, is_new, replaces } => {
+                    let owed = batch.outbox.len();
                     self.owe_mail(&alert, is_new, &replaces, now, batch)?;
+                    let mails = batch.outbox.get(owed..).unwrap_or_default();
+                    let is_told = !is_new || self.remembered.knows(alert.id);
+                    if !(is_told && replaces.is_empty() && mails.is_empty()) {
+                        facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
+                    }
                     let mut stored = replaces.clone();
                     // One that was retracted and comes again has its lines, which the logs may have lost.
                     stored
@@ -377,7 +487,7 @@ impl Pipeline {
                 AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
             }
         }
-        Ok(())
+        Ok(facts)
     }
 
     /// A mail for every recipient, where the alert is grave enough, rests on at least one line that is news, and was
@@ -390,7 +500,8 @@ impl Pipeline {
         now: Micros,
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
-        let Some(mail) = self.mail.as_ref().filter(|mail| mail.wants(alert.level)) else {
+        let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
+        let Some(mail) = mail else {
             return Ok(());
         };
         if alert.evidence.iter().all(|evidence| self.is_history(&evidence.call)) {
@@ -428,11 +539,11 @@ impl Pipeline {
     }
 
     pub(crate) fn decide(&mut self, decision: &Decision) -> Result<(), StoreError> {
-        self.store.decide(decision)
+        facts::decide(self.journal.as_mut(), &mut self.store, decision)
     }
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
-        self.store.deliver(delivery)
+        facts::deliver(self.journal.as_mut(), &mut self.store, delivery)
     }
 
     /// Bytes free on the database's disk, if that can be told.
@@ -458,6 +569,11 @@ impl Pipeline {
         self.store.tidy()?;
         self.store.checkpoint()
     }
+}
+
+fn tail(setup: &Setup, positions: &[Position]) -> Tail {
+    let next = positions.last().map_or(1, |position| position.generation + 1);
+    Tail::new(setup.tail.clone(), positions.iter().map(cursor).collect(), next)
 }
 
 fn tool_row(catalogue: &Catalogue, (server, tool): ToolName) -> ToolRow {

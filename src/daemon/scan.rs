@@ -50,7 +50,8 @@ pub(crate) fn scan(
     let total = pipeline.unread_bytes();
     // What went wrong while reading, and files that moved meanwhile, show in another look.
     let mut is_stuck = false;
-    for _ in 0..LOOKS_MAX {
+    let mut looks = 0;
+    while looks < LOOKS_MAX {
         let mut is_done = true;
         while let Some(step) = take_step(pipeline)? {
             is_done = false;
@@ -70,9 +71,13 @@ pub(crate) fn scan(
         }
         // A file that moved is read after the look; one that only grew is read as far as this pass went.
         is_stuck = is_done && pipeline.is_pending();
+        if pipeline.is_deciding() {
+            continue;
+        }
         if is_done && !is_stuck {
             break;
         }
+        looks += 1;
     }
     outcome.is_partial |= is_stuck;
     outcome.files = pipeline.status().len() as u64;
@@ -96,6 +101,8 @@ fn is_loss(kind: ProblemKind) -> bool {
         | ProblemKind::Unreadable
         | ProblemKind::OutsideRoot
         | ProblemKind::Compressed
+        | ProblemKind::Damaged
+        | ProblemKind::Encoding
         | ProblemKind::EndlessLine
         | ProblemKind::TooMany => true,
         ProblemKind::BrokenLink | ProblemKind::NotAFile => false,

@@ -1,7 +1,6 @@
 //! The daemon: the pipeline on a thread of its own, dashboard, mail and control socket around it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use super::clock::now;
 use super::control;
 use super::drive::{Driver, Trouble};
 use super::pipeline::{Pipeline, Setup};
-use crate::journal::Journal;
 use crate::notify::Mailer;
 use crate::store::{Desk, Reader};
 use crate::web::{self, Health, WebConfig};
@@ -23,6 +21,8 @@ use crate::web::{self, Health, WebConfig};
 const DESK_REQUESTS_MAX: usize = 256;
 /// How long the parts may take to end.
 const STOP_SECS_MAX: u64 = 9;
+const BROKE_DOWN: &str =
+    "the writer broke down; what was committed is safe, and a new start goes on from there";
 
 /// What to run.
 pub(crate) struct WatchSetup {
@@ -31,7 +31,6 @@ pub(crate) struct WatchSetup {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) token: String,
     pub(crate) scan_every: Duration,
-    pub(crate) journal: PathBuf,
     /// Told (bytes done, bytes in all) while a backlog is read, and none once it is.
     pub(crate) on_backfill: OnBackfill,
 }
@@ -45,7 +44,6 @@ pub(crate) async fn watch(
     on_ready: impl FnOnce(SocketAddr),
 ) -> anyhow::Result<()> {
     let pipeline = Pipeline::open(&setup.pipeline, now())?;
-    let journal = Journal::open(&setup.journal)?;
     let (queue, requests) = mpsc::channel(DESK_REQUESTS_MAX);
     let desk = Desk::new(queue);
     let reader = pipeline.reader();
@@ -78,7 +76,6 @@ pub(crate) async fn watch(
     let (looked, first_look) = oneshot::channel();
     let driver = Driver {
         setup: setup.pipeline,
-        journal,
         desk: requests,
         health: health_tx,
         news: news_tx,
@@ -102,10 +99,10 @@ pub(crate) async fn watch(
         tokio::task::spawn_blocking(move || writer.join()).await
     };
     match tokio::time::timeout(Duration::from_secs(STOP_SECS_MAX), stop).await {
-        Err(_) => tracing::warn!("not everything ended in time; what was committed is safe"),
         Ok(Ok(Ok(()))) => {}
-        // Whoever supervises the daemon has to start it again.
-        Ok(_) => anyhow::bail!("the writer failed; what was committed is safe"),
+        // Whoever started the daemon starts it again only if it says that it broke down.
+        Ok(_) => anyhow::bail!(BROKE_DOWN),
+        Err(_) => tracing::warn!("not everything ended in time; what was committed is safe"),
     }
     Ok(())
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{
-    Alert, AlertChange, AlertId, Call, CallChange, CallId, EventKind, Micros, Text,
+    Alert, AlertChange, AlertId, Call, CallChange, CallId, EventKind, FirstSeen as FirstSeenFact,
+    Micros, Text,
 };
 
 use super::chain::{Event, is_future};
@@ -14,6 +15,7 @@ use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
+use super::known::remembered;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
@@ -40,6 +42,10 @@ pub struct Engine {
     unswept: usize,
     /// Alerts on single calls without a time, which are in no window.
     untimed: FxHashSet<AlertId>,
+    /// The store remembers first calls that an earlier database had.
+    remembers: bool,
+    /// Values seen for the first time, not yet taken.
+    first_seen: Vec<FirstSeenFact>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
 }
@@ -96,6 +102,8 @@ impl Engine {
             swept_at: None,
             unswept: 0,
             untimed: FxHashSet::default(),
+            remembers: false,
+            first_seen: Vec::new(),
             prepared: None,
         }
     }
@@ -107,6 +115,18 @@ impl Engine {
         for held in &mut self.shelves {
             held.cold_before = held.cold_before.max(before);
         }
+    }
+
+    /// Says that the store remembers first calls of an earlier database: groups of first-seen rules
+    /// are asked for even where no call of theirs is stored.
+    pub fn remember(&mut self) {
+        self.remembers = true;
+    }
+
+    /// The values that the batches since the last time showed for the first time, and those that
+    /// they took back.
+    pub fn take_first_seen(&mut self) -> Vec<FirstSeenFact> {
+        std::mem::take(&mut self.first_seen)
     }
 
     /// What must be read from the store before these changes can be applied.
@@ -143,6 +163,9 @@ impl Engine {
         }
         self.settle_untimed(prepared.untimed, &mut outcomes);
         self.advance(changes);
+        for outcome in &mut outcomes {
+            self.first_seen.append(&mut outcome.first_seen);
+        }
         let became: FxHashMap<CallId, CallId> = changes
             .iter()
             .filter_map(|change| Some((change.old.as_ref()?.id, change.new.as_ref()?.id)))
@@ -199,6 +222,7 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
+        let mut only_remembered = false;
         let (needed, reach_micros, whole) = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let reach = chain.reach_micros();
@@ -210,9 +234,11 @@ impl Engine {
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 let prefix = Prefix { rule, first, key: &touch.key };
-                let needed = match groups.get(&touch.key) {
-                    Some(seen) => seen.needs_history(prefix, &touch.ops),
-                    None => held.cold_before.is_some(),
+                let needed = if let Some(seen) = groups.get(&touch.key) {
+                    seen.needs_history(prefix, &touch.ops)
+                } else {
+                    only_remembered = held.cold_before.is_none();
+                    self.remembers || !only_remembered
                 };
                 (needed, 0, true)
             }
@@ -224,6 +250,7 @@ impl Engine {
             touched: if whole { Micros(i64::MIN) } else { touch.earliest },
             reach_micros,
             whole,
+            only_remembered,
         })
     }
 
@@ -233,7 +260,8 @@ impl Engine {
             return Outcome::default();
         };
         let past = history.map(|history| {
-            let events = self.events_of(rule, &touch.key, &history.calls);
+            let mut events = self.events_of(rule, &touch.key, &history.calls);
+            events.extend(history.first_seen.iter().map(remembered));
             (events, history)
         });
         let Some(held) = self.shelves.get_mut(touch.rule) else {

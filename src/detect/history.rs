@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{AlertId, Call, CallId, Micros, Text};
+use crate::model::{AlertId, Call, CallId, FirstSeen, Micros, Text};
 
 use super::episode::Reported;
 
@@ -22,6 +22,8 @@ pub struct HistoryNeed {
     pub reach_micros: i64,
     /// All calls of the group are wanted, however old.
     pub whole: bool,
+    /// The store has no call of the group, so that only what is remembered of it is wanted.
+    pub only_remembered: bool,
 }
 
 /// The answer to a need: the group as it stands in the store, before the batch.
@@ -35,6 +37,8 @@ pub struct History {
     /// `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's
     /// fields and values.
     pub alerts: Vec<KnownAlert>,
+    /// For a first-seen rule: what is remembered of first calls that an earlier database had.
+    pub first_seen: Vec<FirstSeen>,
 }
 
 /// An alert as it stands in the store.

@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{Alert, AlertChange, AlertId, Call, CallChange, CallId, Micros};
+use crate::model::{
+    Alert, AlertChange, AlertId, Call, CallChange, CallId, FirstSeen, Micros, Text,
+};
 
 use super::engine::Engine;
 use super::field::GroupField;
@@ -17,11 +19,24 @@ pub(super) struct Ledger {
     rules: Arc<RuleSet>,
     calls: FxHashMap<CallId, Arc<Call>>,
     pub(super) alerts: FxHashMap<AlertId, Alert>,
+    /// First calls, as they were told.
+    pub(super) first_seen: FxHashMap<(Text, Vec<(Text, Text)>), FirstSeen>,
+    /// First calls of an earlier store.
+    pub(super) remembered: Vec<FirstSeen>,
+    /// Keys that this store was told of, whatever was told.
+    told: FxHashSet<(Text, Vec<(Text, Text)>)>,
 }
 
 impl Ledger {
     pub(super) fn new(rules: Arc<RuleSet>) -> Self {
-        Self { rules, calls: FxHashMap::default(), alerts: FxHashMap::default() }
+        Self {
+            rules,
+            calls: FxHashMap::default(),
+            alerts: FxHashMap::default(),
+            first_seen: FxHashMap::default(),
+            remembered: Vec::new(),
+            told: FxHashSet::default(),
+        }
     }
 
     /// Takes a batch through an engine, as the shell does: plan, read, apply, write.
@@ -39,6 +54,15 @@ impl Ledger {
         }
         for change in &told {
             self.write(change);
+        }
+        for fact in engine.take_first_seen() {
+            let key = (Text::clone(&fact.rule), fact.group.clone());
+            self.told.insert(key.clone());
+            if fact.is_gone {
+                self.first_seen.remove(&key);
+            } else {
+                self.first_seen.insert(key, fact);
+            }
         }
         told
     }
@@ -63,6 +87,10 @@ impl Ledger {
         }
     }
 
+    fn is_told(&self, fact: &FirstSeen) -> bool {
+        self.told.contains(&(Text::clone(&fact.rule), fact.group.clone()))
+    }
+
     fn answer(&self, need: HistoryNeed) -> History {
         let rule = self.rules.rules.get(need.rule).map(|rule| &rule.name);
         let is_listed = |alert: &&Alert| {
@@ -81,7 +109,14 @@ impl Ledger {
                 })
         };
         let calls = self.calls.values().filter(is_member).cloned().collect();
-        History { need, calls, alerts }
+        // What this store was told of a group itself stands in its own calls.
+        let first_seen = self.remembered.iter().filter(|fact| {
+            Some(&fact.rule) == rule
+                && fact.group.split_last().is_some_and(|(_, others)| *others == *need.group)
+                && !self.is_told(fact)
+        });
+        let first_seen = first_seen.cloned().collect();
+        History { need, calls, alerts, first_seen }
     }
 }
 

@@ -16,6 +16,7 @@ mod episode;
 mod field;
 mod group;
 mod history;
+mod known;
 mod ledger;
 mod matcher;
 mod outcome;

@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{Alert, AlertChange, AlertId, CallId};
+use crate::model::{Alert, AlertChange, AlertId, CallId, FirstSeen};
 
 /// Alerts to set and alerts that nothing in their group bears out any more.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub(super) struct Outcome {
     /// Alerts that stand although their call may be gone without its time: it has come back with
     /// one.
     pub(super) standing: FxHashSet<AlertId>,
+    /// Values seen for the first time, and those no longer seen.
+    pub(super) first_seen: Vec<FirstSeen>,
 }
 
 pub(super) struct Set {
@@ -33,6 +35,7 @@ impl Outcome {
         self.set.extend(other.set);
         self.gone.extend(other.gone);
         self.standing.extend(other.standing);
+        self.first_seen.extend(other.first_seen);
     }
 
     /// The changes as they are told. An alert whose closing call became another call, even one of

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
+use rustc_hash::FxHashMap;
 
 use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Tri};
 
@@ -447,6 +448,33 @@ fn check(deliveries: &[Delivery]) -> Result<(), TestCaseError> {
         let current = calls.iter().find(|call| call.id == evidence.call.id);
         prop_assert_eq!(current, Some(&evidence.call), "stale evidence");
     }
+    check_first_seen(&rules, &ledger, calls)
+}
+
+/// What was told of first calls over all deliveries is what one pass tells, and with it an engine
+/// over an empty store that gets the calls once more finds the same alerts, and nothing seen first.
+fn check_first_seen(
+    rules: &Arc<RuleSet>,
+    ledger: &Ledger,
+    calls: Vec<Arc<Call>>,
+) -> Result<(), TestCaseError> {
+    let changes: Vec<CallChange> =
+        calls.into_iter().map(|call| CallChange { old: None, new: Some(call) }).collect();
+    let mut once = Ledger::new(Arc::clone(rules));
+    once.run(&mut Engine::new(Arc::clone(rules), labels()), &changes);
+    let first: FxHashMap<_, _> =
+        once.first_seen.iter().map(|(key, fact)| (key, fact.call_id)).collect();
+    let told = ledger.first_seen.iter().map(|(key, fact)| (key, fact.call_id)).collect();
+    prop_assert_eq!(&first, &told);
+    let mut again = Ledger::new(Arc::clone(rules));
+    again.remembered = ledger.first_seen.values().cloned().collect();
+    let mut engine = Engine::new(Arc::clone(rules), labels());
+    engine.remember();
+    for change in &changes {
+        again.run(&mut engine, std::slice::from_ref(change));
+    }
+    prop_assert_eq!(again.first_seen.len(), 0, "{:?}", again.first_seen);
+    prop_assert_eq!(all_said(again.alerts.values()), all_said(once.alerts.values()));
     Ok(())
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{AlertId, Call, CallId, Text};
+use crate::model::{AlertId, Call, CallId, FirstSeen as Fact, Text};
 
 use super::chain::Event;
 use super::episode::{alert, alert_id};
 use super::group::{Op, apply};
 use super::history::History;
+use super::known::is_remembered;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{FirstSeen, Rule};
 
@@ -54,6 +55,35 @@ impl Prefix<'_> {
     fn gone(&self, value: &Text, told: &Call) -> Gone {
         Gone { id: self.alert_id(value, told.id), closing: told.id }
     }
+
+    /// What outlives the database of a value's earliest call.
+    fn fact(&self, value: &Text, earliest: &Event, is_gone: bool) -> Fact {
+        let call = &*earliest.call;
+        let fields = self.rule.group_by().map(Text::from);
+        Fact {
+            rule: Text::clone(&self.rule.name),
+            group: fields.zip(self.group(value)).collect(),
+            at: earliest.at,
+            stream: Text::clone(&call.stream),
+            call_id: call.id,
+            tool: Text::clone(&call.tool),
+            server: call.server.clone(),
+            code: Text::clone(&call.code),
+            is_gone,
+        }
+    }
+}
+
+/// The values whose earliest call a batch changed, and that call as it was before.
+type Touched = FxHashMap<Text, Option<Event>>;
+
+/// What became of the earliest call of a value.
+enum Change {
+    None,
+    /// There was none before.
+    First,
+    /// This was it before.
+    From(Event),
 }
 
 impl Seen {
@@ -62,27 +92,31 @@ impl Seen {
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
         net(prefix, ops).iter().any(|op| {
             let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
-            !op.present && value.is_some_and(|value| value.earliest.order(&op.event).is_eq())
+            !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
         })
     }
 
     /// Takes a batch's changes and tells what they did to the alerts.
     pub(super) fn update(&mut self, prefix: Prefix<'_>, ops: &[Op]) -> Outcome {
-        let mut touched = FxHashSet::default();
+        let mut touched = Touched::default();
         let mut outcome = Outcome::default();
         for op in net(prefix, ops) {
             let Some(value) = prefix.value(&op.event) else {
                 continue;
             };
-            let is_changed = if op.present {
+            let change = if op.present {
                 self.insert(value, &op.event)
             } else {
                 self.remove(prefix, value, &op.event, &mut outcome)
             };
-            if is_changed {
-                touched.insert(Text::clone(value));
-            }
+            let before = match change {
+                Change::None => continue,
+                Change::First => None,
+                Change::From(event) => Some(event),
+            };
+            touched.entry(Text::clone(value)).or_insert(before);
         }
+        self.tell(prefix, &touched, &mut outcome);
         self.report(prefix, &touched, &mut outcome);
         outcome
     }
@@ -98,20 +132,27 @@ impl Seen {
         let before = Self::of(prefix, &events);
         let mut known: FxHashMap<AlertId, CallId> =
             history.alerts.iter().map(|known| (known.id, known.closing)).collect();
+        // A call that is withdrawn takes what is remembered of it along.
+        let withdrawn: FxHashSet<CallId> =
+            ops.iter().filter(|op| !op.present).map(|op| op.event.call.id).collect();
+        events.retain(|event| !is_remembered(&event.call) || !withdrawn.contains(&event.call.id));
         apply(&mut events, ops);
         let mut seen = Self::of(prefix, &events);
+        // Every value of either may have changed.
+        let mut all: Touched = seen.values.keys().map(|value| (value.clone(), None)).collect();
         for (value, held) in before.values {
             if let Some(now) = seen.values.get_mut(&value)
                 && known.remove(&prefix.alert_id(&value, held.earliest.call.id)).is_some()
             {
-                now.told = Some(held.earliest.call);
+                now.told = Some(Arc::clone(&held.earliest.call));
             }
+            all.insert(value, Some(held.earliest));
         }
         // What is left is borne out by nothing.
         let mut outcome = Outcome::default();
         outcome.gone.extend(known.into_iter().map(|(id, closing)| Gone { id, closing }));
         outcome.gone.sort_by_key(|gone| gone.id);
-        let all = seen.values.keys().cloned().collect();
+        seen.tell(prefix, &all, &mut outcome);
         seen.report(prefix, &all, &mut outcome);
         (seen, outcome)
     }
@@ -128,39 +169,54 @@ impl Seen {
         seen
     }
 
-    /// True if the event is now the earliest of its value, or is it with another content.
-    fn insert(&mut self, value: &Text, event: &Event) -> bool {
+    /// Takes the event in, if it now is the earliest of its value, or is it with another content.
+    fn insert(&mut self, value: &Text, event: &Event) -> Change {
         let Some(held) = self.values.get_mut(value) else {
             let fresh = Value { earliest: event.clone(), told: None };
             self.values.insert(Text::clone(value), fresh);
-            return true;
+            return Change::First;
         };
-        let order = event.order(&held.earliest);
-        if order.is_gt() || (order.is_eq() && event.call == held.earliest.call) {
-            return false;
+        let is_same = is_same(event, &held.earliest);
+        let is_later = !is_same && event.order(&held.earliest).is_gt();
+        if is_later || (is_same && event.call == held.earliest.call) {
+            return Change::None;
         }
-        held.earliest = event.clone();
-        true
+        Change::From(std::mem::replace(&mut held.earliest, event.clone()))
     }
 
-    /// True if the event was the earliest of its value, which is then forgotten.
+    /// Forgets a value whose earliest call the event was.
     fn remove(
         &mut self,
         prefix: Prefix<'_>,
         value: &Text,
         event: &Event,
         outcome: &mut Outcome,
-    ) -> bool {
-        let is_held = self.values.get(value).is_some_and(|held| held.earliest.order(event).is_eq());
-        if is_held && let Some(told) = self.values.remove(value).and_then(|held| held.told) {
-            outcome.gone.push(prefix.gone(value, &told));
+    ) -> Change {
+        let is_held = self.values.get(value).is_some_and(|held| is_same(&held.earliest, event));
+        if !is_held {
+            return Change::None;
         }
-        is_held
+        let Some(held) = self.values.remove(value) else { return Change::None };
+        outcome.gone.extend(held.told.map(|told| prefix.gone(value, &told)));
+        Change::From(held.earliest)
+    }
+
+    /// Tells which values were seen for the first time, home values too.
+    fn tell(&self, prefix: Prefix<'_>, touched: &Touched, outcome: &mut Outcome) {
+        for (value, before) in touched {
+            let now = self.values.get(value).map(|held| &held.earliest);
+            match (before, now) {
+                (Some(before), Some(now)) if is_same(before, now) => {}
+                (_, Some(now)) => outcome.first_seen.push(prefix.fact(value, now, false)),
+                (Some(before), None) => outcome.first_seen.push(prefix.fact(value, before, true)),
+                (None, None) => {}
+            }
+        }
     }
 
     /// Compares the touched values with what was told; all values, if the home values may have
     /// changed.
-    fn report(&mut self, prefix: Prefix<'_>, touched: &FxHashSet<Text>, outcome: &mut Outcome) {
+    fn report(&mut self, prefix: Prefix<'_>, touched: &Touched, outcome: &mut Outcome) {
         let at_home = |value: &Text| {
             let held = self.values.get(value);
             self.home.contains(value)
@@ -168,9 +224,9 @@ impl Seen {
                     .zip(self.edge.as_ref())
                     .is_some_and(|(held, edge)| held.earliest.order(edge).is_lt())
         };
-        let is_stable = self.home.len() == prefix.first.baseline && !touched.iter().any(at_home);
+        let is_stable = self.home.len() == prefix.first.baseline && !touched.keys().any(at_home);
         let mut values: Vec<Text> = if is_stable {
-            touched.iter().cloned().collect()
+            touched.keys().cloned().collect()
         } else {
             self.find_home(prefix.first.baseline);
             self.values.keys().cloned().collect()
@@ -215,6 +271,13 @@ impl Seen {
         self.edge = edge.cloned();
         self.home = order.into_iter().map(|(value, _)| Text::clone(value)).collect();
     }
+}
+
+/// Whether two events are one call at one time. What is remembered of a call has no place in a file.
+fn is_same(left: &Event, right: &Event) -> bool {
+    let is_either_remembered = is_remembered(&left.call) || is_remembered(&right.call);
+    left.order(right).is_eq()
+        || (is_either_remembered && left.at == right.at && left.call.id == right.call.id)
 }
 
 /// The changes in order, of several to one call with one value only the last.

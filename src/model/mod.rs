@@ -2,6 +2,7 @@
 
 mod alert;
 mod call;
+mod fact;
 mod ids;
 mod ingest;
 mod labels;
@@ -14,6 +15,7 @@ pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Wh
 pub use call::{
     Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran, Sighting, Step,
 };
+pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};

@@ -7,10 +7,12 @@ use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
-    Position, Store, StoreError, ToolRow, alert_row, call_row, position, record_row, tool_row,
+    Position, Store, StoreError, ToolRow, alert_row, call_row, first_seen, position, record_row,
+    restore, tool_row,
 };
+use crate::fault::{self, Point};
 use crate::model::{
-    Alert, AlertId, CallChange, CallId, EvidenceView, Micros, OutboxItem, Record, Reject,
+    Alert, AlertId, CallChange, CallId, EvidenceView, FirstSeen, Micros, OutboxItem, Record, Reject,
 };
 
 /// Everything that one batch of lines led to.
@@ -29,6 +31,8 @@ pub struct Batch {
     pub tools: Vec<ToolRow>,
     /// Mails now owed; `id` and `attempts` are the store's to fill.
     pub outbox: Vec<OutboxItem>,
+    /// Values of first-seen rules that these lines show for the first time, or no longer show.
+    pub first_seen: Vec<FirstSeen>,
     /// The positions that these lines lead to.
     pub positions: Vec<Position>,
 }
@@ -39,8 +43,15 @@ pub struct Gap {
     pub generation: u64,
     pub offset: u64,
     pub length: u64,
-    /// `blank`, `zeros` or `copy`.
+    /// `blank`, `zeros`, `copy` or `lost`.
     pub why: &'static str,
+}
+
+impl Gap {
+    /// Read once, and could not be read again when the database was made again.
+    pub const LOST: &'static str = "lost";
+    /// Everything that a gap can be.
+    pub const WHY: [&'static str; 4] = ["blank", "zeros", "copy", Self::LOST];
 }
 
 /// A new or changed alert.
@@ -61,7 +72,11 @@ impl Store {
         // outlived it would write its rows on its own.
         let transaction = self.connection.transaction()?;
         write(&transaction, seq, batch)?;
+        restore::write_mark(&transaction, seq, self.mark.as_ref())?;
+        fault::at(Point::BeforeCommit)?;
         transaction.commit()?;
+        self.mark = None;
+        fault::at(Point::AfterCommit)?;
         self.check_kept(seq, batch)?;
         self.seq = seq;
         Ok(())
@@ -85,10 +100,14 @@ fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreEr
     })?;
     append_each(connection, "reject_log", &batch.rejects, append_reject)?;
     append_each(connection, "gap_log", &batch.gaps, append_gap)?;
+    fault::at(Point::MidAppend)?;
     write_calls(connection, seq, batch)?;
     append_each(connection, "tool_label", &batch.tools, tool_row::append)?;
     write_alerts(connection, seq, batch)?;
     write_outbox(connection, &batch.outbox)?;
+    append_each(connection, "first_seen_log", &batch.first_seen, |appender, fact| {
+        first_seen::append(appender, seq, fact, false)
+    })?;
     append_each(connection, "position_log", &batch.positions, |appender, position| {
         position::append(appender, seq, position)
     })
@@ -108,6 +127,7 @@ fn append_each<T>(
     for row in rows {
         append(&mut appender, row)?;
     }
+    fault::at(Point::BeforeFlush)?;
     appender.flush()?;
     Ok(())
 }
@@ -206,7 +226,8 @@ impl Store {
     /// Puts a person's decision down.
     pub fn decide(&mut self, decision: &super::Decision) -> Result<(), StoreError> {
         let seq = self.seq + 1;
-        self.connection.execute(
+        let transaction = self.connection.transaction()?;
+        transaction.execute(
             "insert into decision_log values (?, ?, ?, ?, ?, ?, ?)",
             [
                 number(seq),
@@ -218,6 +239,9 @@ impl Store {
                 text(&decision.note),
             ],
         )?;
+        restore::write_mark(&transaction, seq, self.mark.as_ref())?;
+        transaction.commit()?;
+        self.mark = None;
         self.seq = seq;
         Ok(())
     }
@@ -225,12 +249,15 @@ impl Store {
     /// Puts down what became of an attempt to send a mail.
     pub fn deliver(&mut self, delivery: &super::Delivery) -> Result<(), StoreError> {
         use super::DeliveryOutcome::{Dead, Retry, Sent};
+        fault::at(Point::BeforeDelivery)?;
         let (outcome, next_at, error): (_, Option<Micros>, _) = match &delivery.outcome {
             Sent => ("sent", None, None),
             Retry { next_at, error } => ("retry", Some(*next_at), Some(error.as_str())),
             Dead { error } => ("dead", None, Some(error.as_str())),
         };
-        self.connection.execute(
+        let seq = self.seq + 1;
+        let transaction = self.connection.transaction()?;
+        transaction.execute(
             "insert into delivery_log values (?, ?, ?, ?, ?)",
             [
                 number(delivery.outbox_id),
@@ -240,6 +267,10 @@ impl Store {
                 optional(error),
             ],
         )?;
+        restore::write_mark(&transaction, seq, self.mark.as_ref())?;
+        transaction.commit()?;
+        self.mark = None;
+        self.seq = seq;
         Ok(())
     }
 
@@ -279,6 +310,11 @@ const TIDY: &str = "
     delete from alert_log a
         using (select alert_id, min(seq) as first, max(seq) as newest from alert_log group by alert_id) kept
         where kept.alert_id = a.alert_id and a.seq > kept.first and a.seq < kept.newest;
+    delete from journal_mark m where m.seq < (select max(seq) from journal_mark);
+    delete from first_seen_log f
+        using (select rule, others, field, value, max(seq) as seq from first_seen_log group by all) newest
+        where newest.rule = f.rule and newest.others = f.others and newest.field = f.field
+          and newest.value = f.value and f.seq < newest.seq;
     delete from evidence_log e
         using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
 ";

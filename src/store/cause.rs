@@ -55,6 +55,10 @@ impl StoreError {
                 Cause::Content => Cause::Passing,
                 other => other,
             },
+            Self::Journal { reason } => match cause_of(reason) {
+                Cause::Content => Cause::Passing,
+                other => other,
+            },
             Self::Full { .. } => Cause::Full,
             _ => Cause::Passing,
         }

@@ -14,19 +14,6 @@ pub struct Decision {
     pub note: String,
 }
 
-impl Decision {
-    /// The decision as the journal keeps it.
-    pub(crate) fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({
-            "alert_id": self.alert_id,
-            "who": self.who,
-            "state": self.state,
-            "close_reason": self.close_reason,
-            "note": self.note,
-        })
-    }
-}
-
 /// What became of one attempt to send one mail.
 #[derive(Clone, Debug)]
 pub struct Delivery {

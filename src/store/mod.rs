@@ -4,21 +4,26 @@
 //! batch. Others ask the writer for something through the [`Desk`].
 
 mod alert_row;
+mod audit;
 mod batch;
 mod call_row;
 mod cause;
 mod decisions;
 mod desk;
+mod first_seen;
 mod history;
 mod mend;
 mod migrate;
+mod noted;
 mod open;
 mod pool;
 mod position;
 mod query;
 mod reader;
 mod record_row;
+mod restore;
 mod result;
+mod salvage;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -27,16 +32,20 @@ mod value;
 
 use std::path::PathBuf;
 
+pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
 pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
 pub use history::{RecordNeed, StoredAlert, WantedGroup, Whose};
+pub use noted::Noted;
 pub use open::{OpenOptions, Store};
 pub(crate) use open::{beside, make_private_folder};
 pub use position::Position;
 pub use query::Answer;
 pub use reader::{AlertFilter, CallFilter, Reader};
+pub use restore::{Alias, Restored, RestoredMail};
+pub use salvage::{Parts, Place};
 pub use space::Space;
 pub use tool_row::{ToolName, ToolRow};
 
@@ -52,7 +61,11 @@ pub enum StoreError {
         pid.map(|pid| format!(" (PID {pid})")).unwrap_or_default()
     )]
     InUse { path: PathBuf, pid: Option<u32> },
-    #[error("{} could not be opened as a Calltrail database: {reason}", path.display())]
+    #[error(
+        "{} could not be opened as a Calltrail database and is left as it is: {reason}; if it is one, it is damaged, \
+         and `calltrail rebuild` makes it again from the logs and the journal",
+        path.display()
+    )]
     Open { path: PathBuf, reason: duckdb::Error },
     #[error("the folder {} for the database could not be made: {reason}", path.display())]
     Folder { path: PathBuf, reason: std::io::Error },
@@ -86,10 +99,19 @@ pub enum StoreError {
         "the database was made by another build (migration {migration} differs); use that build or another --db"
     )]
     ForeignSchema { migration: String },
+    /// Nothing may be stored that the journal does not have yet.
+    #[error("{reason}")]
+    Journal { reason: String },
     #[error("only a query can be run here: {reason}")]
     NotAQuery { reason: String },
     #[error("the statement took longer than {seconds} s and was stopped")]
     TimedOut { seconds: u64 },
+}
+
+impl From<crate::fault::Fault> for StoreError {
+    fn from(fault: crate::fault::Fault) -> Self {
+        Self::Database(duckdb::Error::ToSqlConversionFailure(Box::new(fault)))
+    }
 }
 
 impl From<duckdb::Error> for StoreError {

@@ -6,7 +6,8 @@ use duckdb::{Config, Connection, params};
 
 use super::cause::is_damaged_log;
 use super::{Reader, StoreError, migrate};
-use crate::model::Micros;
+use crate::fault::{self, Point};
+use crate::model::{JournalMark, Micros};
 
 /// The one writer of a database.
 pub struct Store {
@@ -14,7 +15,9 @@ pub struct Store {
     /// The number of the last committed batch; rows carry it.
     pub(super) seq: u64,
     reader: Reader,
-    hash_key: [u8; 32],
+    pub(super) hash_key: [u8; 32],
+    /// Where the journal stands, not yet stored.
+    pub(super) mark: Option<JournalMark>,
 }
 
 /// How to open a database.
@@ -41,16 +44,24 @@ impl Store {
         {
             make_private_folder(folder)?;
         }
-        let mut connection = Connection::open_with_flags(path, settings(options)?)
+        let connection = Connection::open_with_flags(path, settings(options)?)
             .map_err(|error| explain_open(path, error))?;
         make_private_file(path);
+        Self::over(connection, options).map_err(|error| match error {
+            // What cannot be read at the first look is as good as not opened.
+            StoreError::Database(reason) => StoreError::Open { path: path.clone(), reason },
+            error => error,
+        })
+    }
+
+    fn over(mut connection: Connection, options: &OpenOptions) -> Result<Self, StoreError> {
         migrate::migrate(&mut connection)?;
         connection.execute_batch("set enable_external_access = false")?;
         connection.execute_batch("set lock_configuration = true")?;
         let hash_key = hash_key(&connection, options.now)?;
         let seq = last_seq(&connection)?;
-        let reader = Reader::new(connection.try_clone()?, path.clone());
-        Ok(Self { connection, seq, reader, hash_key })
+        let reader = Reader::new(connection.try_clone()?, options.path.clone());
+        Ok(Self { connection, seq, reader, hash_key, mark: None })
     }
 
     /// A handle for reading.
@@ -85,12 +96,16 @@ impl Store {
     /// Writes the write-ahead log into the database file: for a clean stop and for idle moments. A read that goes on
     /// for long can be in its way; that is no fault, and the next one does it.
     pub fn checkpoint(&self) -> Result<(), StoreError> {
+        fault::at(Point::BeforeCheckpoint)?;
         match self.connection.execute_batch("checkpoint") {
             Err(error) if error.to_string().contains("Cannot CHECKPOINT") => {
                 tracing::debug!(%error, "the checkpoint has to wait");
                 Ok(())
             }
-            done => Ok(done?),
+            done => {
+                done?;
+                Ok(fault::at(Point::AfterCheckpoint)?)
+            }
         }
     }
 
@@ -189,6 +204,7 @@ fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
             (select coalesce(max(seq), 0) from call_log),
             (select coalesce(max(before_seq), 0) from call_superseded),
             (select coalesce(max(seq), 0) from alert_log),
+            (select coalesce(max(seq), 0) from journal_mark),
             (select coalesce(max(seq), 0) from decision_log))",
         [],
         |row| row.get(0),

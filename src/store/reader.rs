@@ -1,7 +1,7 @@
 //! Typed reads for pages, command line and mails. Every method blocks: call it off the async threads.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use duckdb::{Connection, params_from_iter};
@@ -53,10 +53,6 @@ impl Reader {
         Self { pool: Arc::new(Pool::new(template, path)) }
     }
 
-    pub(super) fn path(&self) -> &std::path::Path {
-        self.pool.path()
-    }
-
     /// Closes every connection, so that a broken database can be opened again: the idle ones at once, those in use as
     /// soon as their interrupted reads end. False while some are still in use; calling again interrupts them again.
     pub(crate) fn let_go(&self) -> bool {
@@ -71,6 +67,11 @@ impl Reader {
     /// Reads through another handle's connections from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         self.pool.adopt(&other.pool);
+    }
+
+    /// Where the database lies.
+    pub fn path(&self) -> &Path {
+        self.pool.path()
     }
 
     /// Newest (highest `seq`) first.
@@ -396,7 +397,7 @@ fn add_evidence(
     Ok(())
 }
 
-fn evidence(
+pub(super) fn evidence(
     connection: &Connection,
     id: AlertId,
     set: u64,

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::identity::{FileKey, Stamp, key_and_stamp};
-use super::name::{Age, Looks, look_at};
+use super::name::{Age, Looks, Name, is_packed, look_at};
 use super::report::{Problem, ProblemKind};
 
 /// Files found in one scan after which no further folder is looked into.
@@ -26,6 +26,7 @@ pub(super) struct Found {
     pub(super) stamp: Stamp,
     /// False where its name says that a rotation set it aside, or that a newer file took over.
     pub(super) is_live: bool,
+    is_packed: bool,
     root: usize,
     is_link: bool,
 }
@@ -79,16 +80,17 @@ impl Walk {
     /// A file named as a root is read whatever its name is.
     fn take_file_root(&mut self, root: &Path, index: usize, metadata: &Metadata) {
         let name = root.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if let Looks::Compressed = look_at(&name) {
-            self.problems.push(compressed(root));
-            return;
-        }
-        let stream = match look_at(&name) {
-            Looks::Log(name) => name.stem,
-            Looks::Compressed | Looks::Other => name,
+        let (stem, is_packed) = match look_at(&name) {
+            Looks::Log(name) => (name.stem, name.is_packed),
+            Looks::Compressed => {
+                self.problems.push(compressed(root));
+                return;
+            }
+            Looks::Other => (name, is_packed(root)),
         };
         // No rotation is known beside it, so it is as live as a file can be.
-        self.add(root.to_owned(), stream, Age::newest(), metadata, index, false);
+        let name = Name { stem, age: Age::newest(), is_packed };
+        self.add(root.to_owned(), name, metadata, index, false);
     }
 
     /// Goes down a folder that is a root.
@@ -131,7 +133,7 @@ impl Walk {
     /// Takes a folder's entry if it looks like a log.
     fn consider(&mut self, entry: &DirEntry, kind: FileType, root: &Path, index: usize) {
         let path = entry.path();
-        let name = match look_at(&entry.file_name().to_string_lossy()) {
+        let mut name = match look_at(&entry.file_name().to_string_lossy()) {
             Looks::Log(name) => name,
             Looks::Compressed => {
                 if kind.is_file() {
@@ -158,7 +160,8 @@ impl Walk {
             stream.push('/');
         }
         stream.push_str(&name.stem);
-        self.add(path, stream, name.age, &metadata, index, kind.is_symlink());
+        name.stem = stream;
+        self.add(path, name, &metadata, index, kind.is_symlink());
     }
 
     /// The file that a link leads to, if it lies inside the roots.
@@ -175,17 +178,11 @@ impl Walk {
         fs::metadata(real).ok()
     }
 
-    fn add(
-        &mut self,
-        path: PathBuf,
-        stream: String,
-        age: Age,
-        metadata: &Metadata,
-        root: usize,
-        is_link: bool,
-    ) {
+    fn add(&mut self, path: PathBuf, name: Name, metadata: &Metadata, root: usize, is_link: bool) {
         let (key, stamp) = key_and_stamp(metadata);
-        self.found.push(Found { path, stream, age, key, stamp, is_live: true, root, is_link });
+        let Name { stem: stream, age, is_packed } = name;
+        let is_live = !is_packed;
+        self.found.push(Found { path, stream, age, key, stamp, is_live, is_packed, root, is_link });
     }
 
     fn keep_one_path_a_file(&mut self, is_known: impl Fn(FileKey, &Path) -> bool) {
@@ -227,7 +224,8 @@ impl Walk {
         let mut newer: Option<&str> = None;
         for found in self.found.iter_mut().rev() {
             let is_newest = newer != Some(found.stream.as_str());
-            found.is_live = !found.age.is_set_aside() && (is_newest || !found.age.is_dated());
+            let is_current = is_newest || !found.age.is_dated();
+            found.is_live = !found.age.is_set_aside() && !found.is_packed && is_current;
             newer = Some(&found.stream);
         }
     }
@@ -240,7 +238,8 @@ pub(super) fn outside(path: &Path) -> Problem {
 }
 
 fn compressed(path: &Path) -> Problem {
-    let message = "is compressed and is not read; unpack it if its content was never read";
+    let message = "is compressed in a way that is not read; unpack it, or use gzip or zstd, if its \
+                   content was never read";
     Problem::new(path, ProblemKind::Compressed, message)
 }
 

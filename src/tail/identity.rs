@@ -5,9 +5,11 @@
 //! generation is known by the hash of its first bytes (its head) and the hash of the bytes just
 //! before the place it was read to (its anchor).
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
+
+use super::content::Content;
 
 /// Bytes of a file's beginning that the head covers at most.
 pub(super) const HEAD_BYTES: usize = 4096;
@@ -94,14 +96,14 @@ impl Anchor {
     pub(super) const START: Self =
         Self { offset: 0, head: Head::EMPTY, tail_len: 0, tail_hash: [0; 16] };
 
-    /// The position `offset` as the file now stands; none if the file is shorter.
-    pub(super) fn at(file: &File, offset: u64) -> io::Result<Option<Self>> {
+    /// The position `offset` as the content now stands; none if it is shorter.
+    pub(super) fn at(content: &Content, offset: u64) -> io::Result<Option<Self>> {
         if offset == 0 {
             return Ok(Some(Self::START));
         }
         let tail_len = offset.min(TAIL_BYTES);
-        let head = read_up_to(file, 0, offset.min(HEAD_BYTES as u64))?;
-        let tail = read_up_to(file, offset - tail_len, tail_len)?;
+        let head = content.read_up_to(0, offset.min(HEAD_BYTES as u64))?;
+        let tail = content.read_up_to(offset - tail_len, tail_len)?;
         let is_whole = tail.len() as u64 == tail_len;
         Ok(is_whole.then(|| Self {
             offset,
@@ -116,20 +118,20 @@ impl Anchor {
         Self { offset, head: Head::EMPTY, tail_len: u32::MAX, tail_hash: [0; 16] }
     }
 
-    /// Whether the same bytes stand before the position in this file.
-    pub(super) fn holds_in(&self, file: &File) -> io::Result<bool> {
-        Ok(Self::at(file, self.offset)?.as_ref() == Some(self))
+    /// Whether the same bytes stand before the position in this content.
+    pub(super) fn holds_in(&self, content: &Content) -> io::Result<bool> {
+        Ok(Self::at(content, self.offset)?.as_ref() == Some(self))
     }
 }
 
-/// Whether `file` still holds the content that was read up to `read`, or, where nothing was read,
+/// Whether a file still holds the content that was read up to `read`, or, where nothing was read,
 /// that was seen to begin with `seen`. What was seen beyond the position may change: a writer that
 /// comes back cuts off its half line.
-pub(super) fn is_same_content(file: &File, seen: &Head, read: &Anchor) -> io::Result<bool> {
+pub(super) fn is_same_content(file: &Content, seen: &Head, read: &Anchor) -> io::Result<bool> {
     if read.offset > 0 {
         return read.holds_in(file);
     }
-    Ok(seen.begins(&read_up_to(file, 0, HEAD_BYTES as u64)?))
+    Ok(seen.begins(&file.read_up_to(0, HEAD_BYTES as u64)?))
 }
 
 /// A hash of the first few bytes, none if there are fewer: which files could have a beginning in
@@ -154,20 +156,24 @@ pub(super) fn holds_time(head: &[u8]) -> bool {
     head.windows(5).any(is_clock) || head.windows(10).any(are_digits)
 }
 
-/// Reads `length` bytes from `offset` on, fewer only where the file ends.
-pub(super) fn read_up_to(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// UTF-16 in a head: by its byte order mark, or since every other byte is zero. No line of JSON can
+/// be found in that.
+pub(super) fn is_utf16(head: &[u8]) -> bool {
+    const PAIRS_MIN: usize = 8;
+    if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        return true;
     }
-    bytes.truncate(filled);
-    Ok(bytes)
+    let is_zero_at = |place: usize| {
+        head.chunks_exact(2).all(|pair| {
+            pair.iter().enumerate().all(|(index, &byte)| (byte == 0) == (index == place))
+        })
+    };
+    head.len() >= 2 * PAIRS_MIN && (is_zero_at(0) || is_zero_at(1))
+}
+
+/// The first byte of a mark whose second one is not there yet.
+pub(super) fn may_become_utf16(head: &[u8]) -> bool {
+    matches!(head, [0xff | 0xfe])
 }
 
 pub(super) fn hash(bytes: &[u8]) -> [u8; 16] {
@@ -182,7 +188,20 @@ pub(super) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+
+    #[test]
+    fn utf16_is_known_by_its_mark_or_its_zeros() {
+        let little: Vec<u8> = "{\"ts\":1}\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = "{\"ts\":1}\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert!(is_utf16(&little) && is_utf16(&big));
+        assert!(is_utf16(b"\xff\xfe") && is_utf16(b"\xfe\xff\0{"));
+        for other in [&b""[..], b"\xff", b"{\"ts\":1767225600,\"a\":1}", b"a\0b\0", &[0; 64]] {
+            assert!(!is_utf16(other), "{other:?}");
+        }
+    }
 
     #[test]
     fn a_head_grows_and_leaves_out_zeros_at_the_end() {
@@ -201,11 +220,11 @@ mod tests {
         let path = tempfile::NamedTempFile::new().unwrap();
         let holds_in = |anchor: &Anchor, bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            anchor.holds_in(&File::open(&path).unwrap()).unwrap()
+            anchor.holds_in(&Content::Plain(File::open(&path).unwrap())).unwrap()
         };
         let mut bytes = vec![b'x'; 10_000];
         std::fs::write(&path, &bytes).unwrap();
-        let file = File::open(&path).unwrap();
+        let file = Content::Plain(File::open(&path).unwrap());
         assert_eq!(Anchor::at(&file, 10_001).unwrap(), None);
         let anchor = Anchor::at(&file, 9_000).unwrap().unwrap();
         bytes.truncate(9_000);

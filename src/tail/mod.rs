@@ -11,6 +11,11 @@
 //! away before the original is truncated; other content in the same file is a new generation, read
 //! from its beginning. The items of a generation cover `[0, offset)` exactly, in order.
 //!
+//! A `.gz` or `.zst` file is the content it was made from: its identity, its size and every offset
+//! are those of the unpacked bytes. It is unpacked as it is read, never to disk, in steps of
+//! bounded length, with a few decoders of bounded memory; how much it holds is known only at its
+//! end. One that ends too early gives its complete lines and is a problem until it is whole.
+//!
 //! What cannot be promised:
 //!
 //! - Bytes written and then truncated or deleted between two reads are lost; where their number is
@@ -23,14 +28,25 @@
 //! - Of two files that first differ before anything of either was read, both are read in full.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.
+//! - A compressed file is verified piece by piece, at the end of each member: of a damaged one,
+//!   lines that the damage changed may have been handed out before it shows, and a sound one in its
+//!   place is then read again.
+//! - A compressed file that was read to its end is known again after a restart by the head of its
+//!   content and the size that it states.
+//! - Of generations that are gone the last 10000 are known: older content that comes back is read
+//!   again.
 //! - A single file as a root is exactly that file: its rotations are read only through the file
 //!   held open.
 
+mod again;
+mod codec;
+mod content;
 mod cut;
 mod discover;
 mod identity;
 mod name;
 mod open;
+mod packed;
 mod place;
 mod reader;
 mod report;
@@ -50,9 +66,9 @@ pub use source::Cursor;
 pub use wake::Wake;
 
 use crate::model::Micros;
-use identity::FileKey;
+use identity::{FileKey, Stamp};
 use open::OpenFiles;
-use place::Copy;
+use place::{Copy, Waiting};
 use source::Source;
 
 /// Longest line read whole, in bytes without its newline; a longer one becomes an
@@ -99,6 +115,12 @@ pub struct Tail {
     by_key: HashMap<FileKey, u64>,
     /// Files that so far hold nothing but a copy of what another, living file holds.
     copies: BTreeMap<FileKey, Copy>,
+    /// Compressed files that it takes several scans to place.
+    waiting: HashMap<FileKey, Waiting>,
+    /// Compressed files that end too early, as they were at the last scan.
+    cut_off: BTreeMap<FileKey, Stamp>,
+    /// Compressed files that the last scan could not decide about in the time that it had.
+    is_deciding: bool,
     files: OpenFiles,
     /// The real paths of the roots at the last scan: what is opened must lie inside.
     inside: Vec<PathBuf>,
@@ -133,6 +155,9 @@ impl Tail {
             sources,
             by_key,
             copies: BTreeMap::new(),
+            waiting: HashMap::new(),
+            cut_off: BTreeMap::new(),
+            is_deciding: false,
             inside: Vec::new(),
             problems: BTreeMap::new(),
             read_problems: Vec::new(),
@@ -142,6 +167,12 @@ impl Tail {
     /// The number that the next new generation gets.
     pub fn next_generation(&self) -> u64 {
         self.next_generation
+    }
+
+    /// Whether the last scan left compressed files undecided, since that takes long; each scan goes
+    /// on where the last one stopped.
+    pub fn is_deciding(&self) -> bool {
+        self.is_deciding
     }
 
     /// Every source, by generation.

@@ -2,6 +2,8 @@
 //! within it.
 
 use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use chrono::DateTime;
@@ -11,7 +13,7 @@ use regex::Regex;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Looks {
     Log(Name),
-    /// A log inside an archive that is not unpacked.
+    /// A log inside an archive of a kind that is not unpacked.
     Compressed,
     Other,
 }
@@ -22,6 +24,8 @@ pub(super) struct Name {
     /// The name without rotation suffixes, such as `audit.jsonl`.
     pub(super) stem: String,
     pub(super) age: Age,
+    /// Compressed in a way that is unpacked: a rotation's work.
+    pub(super) is_packed: bool,
 }
 
 /// Where a file stands among the rotations of its stream; the greatest is the newest.
@@ -36,6 +40,9 @@ pub(super) struct Age {
 }
 
 const NO_DATE: &str = "~";
+
+/// What the names of compressed files that are unpacked end with.
+const PACKED: [&str; 2] = ["gz", "zst"];
 
 impl Age {
     /// The age of a name without any rotation suffix.
@@ -63,11 +70,23 @@ pub(super) fn look_at(file_name: &str) -> Looks {
         && matches!(packing, "gz" | "zst" | "bz2" | "xz" | "zip")
     {
         return match parse(inner) {
+            Some(name) if PACKED.contains(&packing) => {
+                // Without a date or a number it is what was in the file last.
+                let is_bare = name.age == Age::newest();
+                let number = Reverse(u32::from(is_bare) + name.age.number.0 * u32::from(!is_bare));
+                Looks::Log(Name { age: Age { number, ..name.age }, is_packed: true, ..name })
+            }
             Some(_) => Looks::Compressed,
             None => Looks::Other,
         };
     }
     parse(file_name).map_or(Looks::Other, Looks::Log)
+}
+
+/// Whether a file with this name is unpacked to be read.
+pub(super) fn is_packed(path: &Path) -> bool {
+    let packing = path.extension().and_then(OsStr::to_str);
+    packing.is_some_and(|packing| PACKED.contains(&packing))
 }
 
 /// Years 1900 to 2099, with or without the time of day, and seconds since 1970 from 2017 to 2033.
@@ -109,7 +128,7 @@ fn parse(file_name: &str) -> Option<Name> {
             age.number = Reverse(number.as_str().parse().unwrap_or(u32::MAX));
         }
     }
-    Some(Name { stem: format!("{base}.{}", text("kind")?), age })
+    Some(Name { stem: format!("{base}.{}", text("kind")?), age, is_packed: false })
 }
 
 /// The date as `YYYYMMDDhhmmss…`, so that dates of every notation compare.
@@ -152,6 +171,10 @@ mod tests {
             "audit_2026-01-01T10-00-00.jsonl",
             "audit-2026-01-01T10-00-00.000.jsonl",
             "audit-20260101.jsonl.2",
+            "audit.jsonl.gz",
+            "audit.jsonl.1.gz",
+            "audit-20260101.jsonl.zst",
+            "audit.jsonl-20260101.zst",
         ] {
             assert_eq!(stem(name).as_deref(), Some("audit.jsonl"), "{name}");
         }
@@ -176,8 +199,8 @@ mod tests {
         ] {
             assert_eq!(look_at(name), Looks::Other, "{name}");
         }
-        assert_eq!(look_at("audit.jsonl.1.gz"), Looks::Compressed);
-        assert_eq!(look_at("audit-20260101.log.zst"), Looks::Compressed);
+        assert_eq!(look_at("audit.jsonl.1.bz2"), Looks::Compressed);
+        assert_eq!(look_at("audit-20260101.log.xz"), Looks::Compressed);
     }
 
     #[test]
@@ -192,8 +215,10 @@ mod tests {
             "a.log-2026010111",
             "a.log-1767312000",
             "a.log.10",
+            "a.log.3.gz",
             "a.log.2",
             "a.log.1",
+            "a.log.gz",
             "a.log",
         ];
         let ages: Vec<Age> = oldest_first

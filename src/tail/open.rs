@@ -1,11 +1,13 @@
 //! Opening files safely, and holding some of them open.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::content::Content;
 use super::identity::{FileKey, Stamp, key_and_stamp};
 
 /// Opening a pipe that nobody writes to must not wait. No effect on regular files.
@@ -13,6 +15,9 @@ use super::identity::{FileKey, Stamp, key_and_stamp};
 const O_NONBLOCK: i32 = 0o4000;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 const O_NONBLOCK: i32 = 0x4;
+
+/// Compressed files' decoders at work at a time, about.
+const DECODERS_MAX: usize = 8;
 
 /// The error number for "this process has too many files open".
 const EMFILE: i32 = 24;
@@ -41,7 +46,7 @@ pub(super) enum OpenError {
 pub(super) fn open_inside(
     path: &Path,
     inside: &[PathBuf],
-) -> Result<(File, FileKey, Stamp), OpenError> {
+) -> Result<(Content, FileKey, Stamp), OpenError> {
     let file = match OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenError::Moved),
@@ -60,7 +65,7 @@ pub(super) fn open_inside(
     if key_and_stamp(&there).0 != key {
         return Err(OpenError::Moved);
     }
-    Ok((file, key, stamp))
+    Ok((Content::of(file, path), key, stamp))
 }
 
 /// How much a file held open would be missed; the least is let go first.
@@ -85,7 +90,7 @@ pub(super) struct OpenFiles {
 
 #[derive(Debug)]
 struct Held {
-    file: File,
+    content: Content,
     last_use: u64,
     worth: Worth,
 }
@@ -105,19 +110,51 @@ impl OpenFiles {
     }
 
     /// The file held for the generation; counts as a use.
-    pub(super) fn get(&mut self, generation: u64) -> Option<&File> {
+    pub(super) fn get(&mut self, generation: u64) -> Option<&Content> {
         self.uses += 1;
         let held = self.files.get_mut(&generation)?;
         held.last_use = self.uses;
-        Some(&held.file)
+        if held.content.is_packed() {
+            self.close_decoders(generation);
+        }
+        self.peek(generation)
     }
 
-    pub(super) fn hold(&mut self, generation: u64, file: File) {
+    /// The file held for the generation, if it is; does not count as a use.
+    pub(super) fn peek(&self, generation: u64) -> Option<&Content> {
+        self.files.get(&generation).map(|held| &held.content)
+    }
+
+    /// Keeps the decoders few: those of compressed files that were not used for longest are put
+    /// away, never those of the generation that is to be read next.
+    fn close_decoders(&self, next: u64) {
+        let mut at_work: Vec<(u64, &Content)> = self
+            .files
+            .iter()
+            .filter(|(generation, held)| **generation != next && held.content.decoders() > 0)
+            .map(|(_, held)| (held.last_use, &held.content))
+            .collect();
+        at_work.sort_by_key(|(last_use, _)| Reverse(*last_use));
+        let mut count = 1;
+        for (_, content) in at_work {
+            count += content.decoders();
+            if count > DECODERS_MAX {
+                content.close_decoders();
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn decoders(&self) -> usize {
+        self.files.values().map(|held| held.content.decoders()).sum()
+    }
+
+    pub(super) fn hold(&mut self, generation: u64, content: Content) {
         while self.files.len() >= self.files_max && !self.files.contains_key(&generation) {
             self.let_one_go();
         }
         self.uses += 1;
-        let held = Held { file, last_use: self.uses, worth: Worth::Reopenable };
+        let held = Held { content, last_use: self.uses, worth: Worth::Reopenable };
         self.files.insert(generation, held);
     }
 
@@ -136,7 +173,7 @@ impl OpenFiles {
         &mut self,
         path: &Path,
         inside: &[PathBuf],
-    ) -> Result<(File, FileKey, Stamp), OpenError> {
+    ) -> Result<(Content, FileKey, Stamp), OpenError> {
         loop {
             match open_inside(path, inside) {
                 Err(OpenError::Io(error))

@@ -3,19 +3,24 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
 use std::io;
 
 use super::Tail;
+use super::codec::{Fault, is_archive};
+use super::content::Content;
 use super::discover::{Found, outside};
 use super::identity::{
-    Anchor, HEAD_BYTES, Head, Stamp, first_half, holds_time, is_distinctive, key_and_stamp,
-    opening, read_up_to,
+    Anchor, HEAD_BYTES, Head, Stamp, first_half, holds_time, is_distinctive, is_utf16,
+    may_become_utf16, opening,
 };
+use super::name::is_packed;
 use super::open::OpenError;
-use super::report::{Event, Problem, SourceState};
+use super::report::{Event, Problem, ProblemKind, SourceState};
 use super::scan::Pass;
 use super::source::{Inherited, Source};
+
+/// Compressed files that are kept open between scans to be placed.
+const WAITING_MAX: usize = 2;
 
 /// Generations that a file is compared with, byte by byte, at most.
 const COMPARED_MAX: usize = 8;
@@ -27,6 +32,8 @@ pub(super) struct Copy {
     of: u64,
     /// When it was compared with the original.
     stamp: Stamp,
+    /// Bytes of its content then.
+    size: u64,
     /// The end of the last whole line that it had then.
     lines: Anchor,
 }
@@ -34,9 +41,18 @@ pub(super) struct Copy {
 /// A file that is no known generation's by its inode.
 struct Stranger {
     found: Found,
-    file: File,
+    file: Content,
     stamp: Stamp,
     head: Vec<u8>,
+    /// How far it was compared with a generation.
+    compared: Option<(u64, Common)>,
+}
+
+/// A compressed file that one scan did not get through.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    file: Content,
+    compared: Option<(u64, Common)>,
 }
 
 /// A generation that a stranger's content may have to do with.
@@ -65,6 +81,10 @@ enum Origin {
     Original(Copy),
     /// Something changed while they were compared.
     Unclear,
+    /// Not even as far as a generation's file was read that is gone: the rest may follow.
+    CutOff,
+    /// Nobody can tell.
+    Unreadable(ProblemKind, &'static str),
     /// The generation's up to a place, its own from there on.
     Branch(Inherited),
 }
@@ -80,24 +100,38 @@ impl Tail {
         if is_same_copy || found.stamp.size == 0 {
             return;
         }
+        if pass.unpackable_bytes == 0 && is_packed(&found.path) {
+            self.is_deciding = true;
+            return;
+        }
         let path = found.path.clone();
-        let placed = self.open_stranger(found).and_then(|stranger| match stranger {
-            Some(stranger) => Ok(Some((self.origin(&stranger, pass)?, stranger))),
-            None => Ok(None),
-        });
-        match placed {
-            Ok(Some((Origin::New, stranger))) => self.adopt(stranger, None, pass),
-            Ok(Some((Origin::Same(generation), stranger))) => {
-                self.rebind(generation, stranger, pass);
+        match self.open_stranger(found) {
+            Ok(Some(stranger)) => self.place_opened(stranger, pass),
+            // The next scan sees it as it is then.
+            Ok(None) | Err(OpenError::Moved | OpenError::Special) => {}
+            Err(OpenError::Outside) => pass.problems.push(outside(&path)),
+            Err(OpenError::Io(error)) => {
+                pass.problems.push(Problem::refused(path, "opened", &error));
             }
-            Ok(Some((Origin::Copy(copy), stranger))) => {
+        }
+    }
+
+    fn place_opened(&mut self, mut stranger: Stranger, pass: &mut Pass) {
+        stranger.file.allow(pass.unpackable_bytes);
+        let origin = self.look_into(&mut stranger, pass);
+        pass.spend(&stranger.file);
+        let path = &stranger.found.path;
+        match origin {
+            Ok(Origin::New) => self.adopt(stranger, None, pass),
+            Ok(Origin::Same(generation)) => self.rebind(generation, stranger, pass),
+            Ok(Origin::Copy(copy)) => {
                 let of = copy.of;
                 if self.copies.insert(stranger.found.key, copy).is_none() {
-                    pass.events.push(Event::Copied { path, of });
+                    pass.events.push(Event::Copied { path: path.clone(), of });
                 }
             }
-            Ok(Some((Origin::Branch(from), stranger))) => self.adopt(stranger, Some(from), pass),
-            Ok(Some((Origin::Original(copy), stranger))) => {
+            Ok(Origin::Branch(from)) => self.adopt(stranger, Some(from), pass),
+            Ok(Origin::Original(copy)) => {
                 let (of, file) = (copy.of, self.sources.get(&copy.of));
                 if let Some((key, path)) = file.map(|source| (source.key, source.path.clone())) {
                     self.rebind(of, stranger, pass);
@@ -106,22 +140,81 @@ impl Tail {
                 }
             }
             // The next scan sees it as it is then.
-            Ok(Some((Origin::Unclear, _)) | None) | Err(OpenError::Moved | OpenError::Special) => {}
-            Err(OpenError::Outside) => pass.problems.push(outside(&path)),
-            Err(OpenError::Io(error)) => {
-                pass.problems.push(Problem::refused(path, "opened", &error));
+            Ok(Origin::Unclear | Origin::CutOff) => {}
+            Ok(Origin::Unreadable(kind, message)) => {
+                pass.problems.push(Problem::new(path, kind, message));
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.is_deciding = true;
+                let Stranger { found, file, compared, .. } = stranger;
+                if self.waiting.len() < WAITING_MAX {
+                    self.waiting.insert(found.key, Waiting { file, compared });
+                }
+            }
+            Err(error) => pass.problems.push(Problem::refused(path, "read", &error)),
         }
     }
 
     /// None if the file was swapped since it was listed.
     fn open_stranger(&mut self, found: Found) -> Result<Option<Stranger>, OpenError> {
-        let (file, key, stamp) = self.files.open(&found.path, &self.inside)?;
+        let (file, compared) = match self.waiting.remove(&found.key) {
+            Some(waiting) => (waiting.file, waiting.compared),
+            None => (self.files.open(&found.path, &self.inside)?.0, None),
+        };
+        let (key, stamp) = file.look()?;
         if key != found.key || stamp.size == 0 {
             return Ok(None);
         }
-        let head = read_up_to(&file, 0, HEAD_BYTES as u64)?;
-        Ok(Some(Stranger { found, file, stamp, head }))
+        let compared = compared.filter(|_| stamp == found.stamp);
+        Ok(Some(Stranger { found, file, stamp, head: Vec::new(), compared }))
+    }
+
+    /// Looks at how the stranger begins, and if it can be read, at whose content it is.
+    fn look_into(&mut self, stranger: &mut Stranger, pass: &mut Pass) -> io::Result<Origin> {
+        stranger.head = stranger.file.read_up_to(0, HEAD_BYTES as u64)?;
+        let fault = stranger.file.fault();
+        if is_utf16(&stranger.head) {
+            let message = "is UTF-16 and cannot be read: convert it, for example with iconv -t \
+                           UTF-8, or have its writer use UTF-8";
+            return Ok(Origin::Unreadable(ProblemKind::Encoding, message));
+        }
+        if !stranger.file.is_packed() && is_archive(&stranger.head) {
+            let message = "is compressed and its name does not say so; it is read once its name \
+                           ends with .gz or .zst";
+            return Ok(Origin::Unreadable(ProblemKind::Compressed, message));
+        }
+        if stranger.head.is_empty()
+            && let Some(fault) = fault.filter(|fault| *fault != Fault::Cut)
+        {
+            return Ok(Origin::Unreadable(ProblemKind::Damaged, fault.message()));
+        }
+        if stranger.head.is_empty() || may_become_utf16(&stranger.head) {
+            return Ok(self.wait_for_the_rest(stranger));
+        }
+        let origin = self.origin(stranger, pass)?;
+        // As long as it is in the making it may be a copy of which too little is there to see it.
+        let is_new = matches!(origin, Origin::New) && stranger.file.fault() == Some(Fault::Cut);
+        if is_new && !(self.is_cut_for_good(stranger) && is_distinctive(&stranger.head)) {
+            return Ok(self.wait_for_the_rest(stranger));
+        }
+        Ok(origin)
+    }
+
+    /// Whether a compressed file that ends too early was the same at the last scan.
+    fn is_cut_for_good(&self, stranger: &Stranger) -> bool {
+        self.cut_off.get(&stranger.found.key) == Some(&stranger.stamp)
+    }
+
+    /// For a compressed file that ends too early: says so if it was the same at the last scan.
+    fn wait_for_the_rest(&mut self, stranger: &Stranger) -> Origin {
+        if stranger.file.fault() != Some(Fault::Cut) {
+            return Origin::Unclear;
+        }
+        if self.is_cut_for_good(stranger) {
+            return Origin::Unreadable(ProblemKind::Damaged, Fault::Cut.message());
+        }
+        self.cut_off.insert(stranger.found.key, stranger.stamp);
+        Origin::Unclear
     }
 
     /// Whether the generation's own file is there to be read.
@@ -132,11 +225,13 @@ impl Tail {
             && self.sources.get(&generation).is_some_and(|s| s.state != SourceState::Gone)
     }
 
-    fn origin(&mut self, stranger: &Stranger, pass: &mut Pass) -> io::Result<Origin> {
+    fn origin(&mut self, stranger: &mut Stranger, pass: &mut Pass) -> io::Result<Origin> {
         let mates = self.mates(stranger, pass);
         for mate in &mates {
-            if let Some(origin) = self.succession(stranger, mate, pass)? {
-                return Ok(origin);
+            match self.succession(stranger, mate, pass)? {
+                Some(Origin::CutOff) => return Ok(self.wait_for_the_rest(stranger)),
+                Some(origin) => return Ok(origin),
+                None => {}
             }
         }
         let known = self.copies.get(&stranger.found.key);
@@ -145,7 +240,7 @@ impl Tail {
         {
             // What it had when both were last compared was in the original.
             let (of, is_unchanged) = (copy.of, copy.stamp == stranger.stamp);
-            let until = if is_unchanged { copy.stamp.size } else { copy.lines.offset };
+            let until = if is_unchanged { copy.size } else { copy.lines.offset };
             let is_read = self.sources.get(&of).is_some_and(|source| source.read.offset > until);
             if is_unchanged && !is_read {
                 return Ok(Origin::Same(of));
@@ -158,8 +253,15 @@ impl Tail {
         let others = mates.into_iter().filter(|mate| known != Some(mate.generation));
         let mut compared = 0;
         for mate in known.map(Mate::alike).into_iter().chain(others) {
-            let is_worth_it = mate.is_alike || self.could_share(stranger, mate.generation)?;
-            if !is_worth_it || !self.is_alive(mate.generation, pass) {
+            if !self.is_alive(mate.generation, pass) {
+                continue;
+            }
+            if !(mate.is_alike || self.could_share(stranger, mate.generation)?) {
+                // To look at many places of a compressed file takes long.
+                compared += usize::from(stranger.file.is_packed());
+                if compared >= COMPARED_MAX {
+                    break;
+                }
                 continue;
             }
             let is_known_copy = known == Some(mate.generation);
@@ -167,7 +269,7 @@ impl Tail {
                 return Ok(origin);
             }
             compared += 1;
-            if compared == COMPARED_MAX {
+            if compared >= COMPARED_MAX {
                 break;
             }
         }
@@ -209,8 +311,7 @@ impl Tail {
         let is_akin = *source.stream == *stranger.found.stream;
         let is_alive = self.is_alive(mate.generation, pass);
         let is_adrift = is_alive && !pass.seen.contains(&mate.generation);
-        // What is still being written to through a deleted name is longer than any copy of it.
-        if is_alive && !(is_adrift && stranger.stamp.size >= source.size) {
+        if is_alive && !is_adrift {
             return Ok(None);
         }
         let read = source.read.offset;
@@ -223,28 +324,34 @@ impl Tail {
         if !(is_distinctive(bytes) || (is_akin && read == 0)) {
             return Ok(None);
         }
-        if stranger.stamp.size >= read {
-            let holds = source.read.holds_in(&stranger.file)?;
-            return Ok(holds.then_some(Origin::Same(mate.generation)));
+        if source.read.holds_in(&stranger.file)? {
+            // What is still being written to through a deleted name is longer than any copy of it.
+            let is_all = !is_adrift || stranger.file.reaches(source.size)?;
+            return Ok(is_all.then_some(Origin::Same(mate.generation)));
+        }
+        if is_adrift || !(is_akin && head.is_full()) || stranger.file.reaches(read)? {
+            return Ok(None);
+        }
+        if stranger.file.fault() == Some(Fault::Cut) {
+            return Ok(Some(Origin::CutOff));
         }
         // Copied earlier than it was last read: the copy's part of it was read in the original.
-        let from = Inherited { of: mate.generation, until: stranger.stamp.size };
-        Ok((is_akin && head.is_full()).then_some(Origin::Branch(from)))
+        let from = Inherited { of: mate.generation, until: stranger.file.extent()?.size };
+        Ok(Some(Origin::Branch(from)))
     }
 
     /// Whether comparing byte by byte can show that the stranger was copied from a file that
     /// differs from it now.
     fn could_share(&self, stranger: &Stranger, generation: u64) -> io::Result<bool> {
         let Some(source) = self.sources.get(&generation) else { return Ok(false) };
-        let is_short = source.size.min(stranger.stamp.size) < HEAD_BYTES as u64;
-        let is_read = (1..=stranger.stamp.size).contains(&source.read.offset);
-        Ok(is_short || (is_read && source.read.holds_in(&stranger.file)?))
+        let is_short = source.size.min(stranger.head.len() as u64) < HEAD_BYTES as u64;
+        Ok(is_short || (source.read.offset > 0 && source.read.holds_in(&stranger.file)?))
     }
 
     /// Compares the stranger with a living file.
     fn comparison(
         &mut self,
-        stranger: &Stranger,
+        stranger: &mut Stranger,
         generation: u64,
         is_known_copy: bool,
     ) -> io::Result<Option<Origin>> {
@@ -253,7 +360,12 @@ impl Tail {
         }
         let Some(source) = self.sources.get_mut(&generation) else { return Ok(None) };
         let Some(file) = self.files.get(generation) else { return Ok(None) };
-        let common = compare(&stranger.file, file)?;
+        let before = stranger.compared.take().filter(|(with, _)| *with == generation);
+        let mut common = before.map(|(_, common)| common).unwrap_or_default();
+        file.allow(u64::MAX);
+        let outcome = compare(&stranger.file, file, &mut common);
+        stranger.compared = Some((generation, common));
+        outcome?;
         if !source.verify_change(file)? {
             return Ok(Some(Origin::Unclear));
         }
@@ -266,20 +378,22 @@ impl Tail {
         if !(is_long || holds_time(head) || (is_akin && is_distinctive(head))) {
             return Ok(None);
         }
-        if common.bytes >= stranger.stamp.size {
+        let size = stranger.file.extent()?.size;
+        if common.is_all_of(&stranger.file)? {
             let (of, stamp) = (generation, stranger.stamp);
             let lines = Anchor::at(&stranger.file, common.line_bytes)?;
             let lines = lines.unwrap_or(Anchor::START);
-            return Ok(Some(Origin::Copy(Copy { of, stamp, lines })));
+            return Ok(Some(Origin::Copy(Copy { of, stamp, size, lines })));
         }
         let read = source.read.offset;
-        let (_, stamp) = key_and_stamp(&file.metadata()?);
-        if read == 0 && source.inherited.is_none() && common.bytes == stamp.size {
+        let (_, stamp) = file.look()?;
+        let is_all = common.is_all_of(file)?;
+        if read == 0 && source.inherited.is_none() && is_all {
+            let size = common.bytes;
             let lines = Anchor::at(file, common.line_bytes)?.unwrap_or(Anchor::START);
-            return Ok(Some(Origin::Original(Copy { of: generation, stamp, lines })));
+            return Ok(Some(Origin::Original(Copy { of: generation, stamp, size, lines })));
         }
-        let is_branch =
-            is_known_copy || common.bytes >= stamp.size || (read > 0 && common.bytes >= read);
+        let is_branch = is_known_copy || is_all || (read > 0 && common.bytes >= read);
         let from = Inherited { of: generation, until: common.line_bytes };
         Ok((is_branch && common.line_bytes > 0).then_some(Origin::Branch(from)))
     }
@@ -315,9 +429,10 @@ impl Tail {
     fn adopt(&mut self, stranger: Stranger, inherited: Option<Inherited>, pass: &mut Pass) {
         let generation = self.next_generation;
         self.next_generation += 1;
-        let Stranger { found, file, stamp, head } = stranger;
+        let Stranger { found, file, stamp, head, .. } = stranger;
         let mut source = Source::new(generation, &found.stream, found.path.clone(), found.key);
-        source.size = stamp.size;
+        // What cannot be found out now shows when it is read.
+        source.is_stalled = source.note_extent(&file).is_err();
         source.seen = Head::seen(&head);
         source.opening = opening(&head);
         source.verified = Some(stamp);
@@ -379,18 +494,27 @@ impl Heads {
 }
 
 /// What two files have in common from their beginnings on.
+#[derive(Clone, Copy, Debug, Default)]
 struct Common {
     bytes: u64,
     /// Up to the last newline of it.
     line_bytes: u64,
 }
 
-fn compare(left: &File, right: &File) -> io::Result<Common> {
+impl Common {
+    /// Whether it is all that the file holds.
+    fn is_all_of(&self, file: &Content) -> io::Result<bool> {
+        let extent = file.extent()?;
+        Ok(!extent.has_more && self.bytes >= extent.size)
+    }
+}
+
+/// Goes on comparing from `common` on.
+fn compare(left: &Content, right: &Content, common: &mut Common) -> io::Result<()> {
     const BLOCK_BYTES: u64 = 64 << 10;
-    let mut common = Common { bytes: 0, line_bytes: 0 };
     loop {
-        let left = read_up_to(left, common.bytes, BLOCK_BYTES)?;
-        let right = read_up_to(right, common.bytes, BLOCK_BYTES)?;
+        let left = left.read_up_to(common.bytes, BLOCK_BYTES)?;
+        let right = right.read_aside(common.bytes, BLOCK_BYTES)?;
         let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
         let block = left.get(..same).unwrap_or_default();
         if let Some(newline) = memchr::memrchr(b'\n', block) {
@@ -398,7 +522,7 @@ fn compare(left: &File, right: &File) -> io::Result<Common> {
         }
         common.bytes += same as u64;
         if (same as u64) < BLOCK_BYTES {
-            return Ok(common);
+            return Ok(());
         }
     }
 }

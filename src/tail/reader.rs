@@ -1,15 +1,25 @@
 //! Reading on: chunks, positions, and lines found again.
 
-use std::fs::File;
+use std::collections::BTreeSet;
 use std::io;
 
-use super::identity::{Anchor, FileKey, read_up_to};
+use super::content::Content;
+use super::identity::{Anchor, FileKey, TAIL_BYTES};
 use super::open::{OpenError, Worth};
 use super::report::{Problem, SourceState};
 use super::skim::{Taken, take, take_rest};
 use super::source::{Cursor, Source};
 use super::{Chunk, GapWhy, Item, Tail};
 use crate::model::{Micros, Text};
+
+/// Compressed files that are read side by side: each takes a decoder's memory.
+const PACKED_AT_ONCE_MAX: usize = 6;
+
+/// After so many bytes newer files of the stream no longer wait for an archive.
+const WAITED_FOR_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes unpacked in one go, so that a file that is all air cannot hold up the others.
+const UNPACKED_BYTES_MAX: u64 = 64 << 20;
 
 /// Why nothing could be read of a generation now.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +30,9 @@ pub(super) enum ReadError {
     /// Its file holds other content than the last scan saw.
     #[error("the content has changed")]
     Changed,
+    /// A compressed file must be unpacked further than one step goes: ask again.
+    #[error("it takes longer")]
+    TakesLonger,
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -28,9 +41,28 @@ pub(super) enum ReadError {
 
 impl Tail {
     /// The generations that have unread bytes which may hold complete lines, by number. Touches no
-    /// file. Empty once everything that the last scan saw is read.
+    /// file. Empty once everything that the last scan saw is read. Of compressed files there are
+    /// few at a time, of each stream the oldest: the others follow when it is read, and so do newer
+    /// files of the stream that were not begun, so that lines come in the order of their times.
     pub fn pending(&self) -> Vec<u64> {
-        self.sources.values().filter(|source| source.is_pending()).map(|s| s.generation).collect()
+        let mut unpacking: BTreeSet<&str> = BTreeSet::new();
+        let mut awaited: BTreeSet<&str> = BTreeSet::new();
+        let mut pending = Vec::new();
+        for source in self.sources.values().filter(|source| source.is_pending()) {
+            let read = source.read.offset;
+            let is_due = if source.unpacking.is_none() {
+                read > 0 || !awaited.contains(&*source.stream)
+            } else {
+                if read < WAITED_FOR_BYTES_MAX {
+                    awaited.insert(&source.stream);
+                }
+                unpacking.len() < PACKED_AT_ONCE_MAX && unpacking.insert(&source.stream)
+            };
+            if is_due {
+                pending.push(source.generation);
+            }
+        }
+        pending
     }
 
     /// Whether the generation has unread bytes which may hold complete lines.
@@ -55,6 +87,8 @@ impl Tail {
         let is_due = |source: &&Source| {
             source.state == SourceState::Rotated
                 && !source.is_stalled
+                && !source.has_more()
+                && source.fault().is_none()
                 && source.unread_bytes() > 0
                 && source.scanned >= source.size
                 && now.since(source.quiet_since) >= grace
@@ -67,8 +101,12 @@ impl Tail {
     pub fn finish(&mut self, generation: u64) -> Chunk {
         let line_bytes_max = self.config.line_bytes_max;
         self.advance(generation, |file, start, source| {
-            let size = file.metadata()?.len();
-            if source.state != SourceState::Rotated || source.scanned != size || size <= start {
+            let extent = file.extent()?;
+            let size = extent.size;
+            let is_whole = !extent.has_more && file.fault().is_none();
+            let is_rest =
+                source.state == SourceState::Rotated && source.scanned == size && is_whole;
+            if !is_rest || size <= start {
                 let scanned = source.scanned;
                 return Ok(Taken { buffer: Vec::new(), items: Vec::new(), end: start, scanned });
             }
@@ -82,6 +120,9 @@ impl Tail {
         let Some(source) = self.sources.get_mut(&cursor.generation) else { return };
         if (source.committed.offset..=source.read.offset).contains(&cursor.offset) {
             source.committed = cursor.anchor();
+            if let Some(file) = self.files.peek(cursor.generation) {
+                file.forget_before(cursor.offset.saturating_sub(TAIL_BYTES));
+            }
             self.rate(cursor.generation);
         }
     }
@@ -112,7 +153,7 @@ impl Tail {
         } else if offset == committed.offset {
             committed
         } else if (committed.offset..read.offset).contains(&offset) {
-            match self.checked(generation, |file, _| Anchor::at(file, offset)) {
+            match self.patiently(generation, |file, _| Anchor::at(file, offset)) {
                 Ok(anchor) => anchor?,
                 Err(ReadError::Gone) => Anchor::nowhere(offset),
                 Err(_) => return None,
@@ -132,7 +173,8 @@ impl Tail {
         if end > source.read.offset || is_inherited {
             return None;
         }
-        let bytes = self.checked(generation, |file, _| read_up_to(file, offset, length)).ok()?;
+        let look = |file: &Content, _: &mut Source| file.read_aside(offset, length);
+        let bytes = self.patiently(generation, look).ok()?;
         (bytes.len() as u64 == length).then_some(bytes)
     }
 
@@ -140,7 +182,7 @@ impl Tail {
     fn advance(
         &mut self,
         generation: u64,
-        step: impl FnOnce(&File, u64, &mut Source) -> io::Result<Taken>,
+        step: impl FnOnce(&Content, u64, &mut Source) -> io::Result<Taken>,
     ) -> Chunk {
         let verified = self.sources.get(&generation).and_then(|source| source.verified);
         let outcome = self.checked(generation, |file, source| {
@@ -165,6 +207,7 @@ impl Tail {
                 chunk.buffer = taken.buffer;
                 chunk.items = taken.items;
             }
+            Err(ReadError::TakesLonger) => {}
             // Shrinking while it is read: the next scan finds out what became of it.
             Ok(None)
             | Err(ReadError::Changed | ReadError::Gone | ReadError::Open(OpenError::Moved)) => {
@@ -200,13 +243,44 @@ impl Tail {
     fn checked<T>(
         &mut self,
         generation: u64,
-        work: impl FnOnce(&File, &mut Source) -> io::Result<T>,
+        work: impl FnOnce(&Content, &mut Source) -> io::Result<T>,
     ) -> Result<T, ReadError> {
         self.open_again(generation)?;
         let source = self.sources.get_mut(&generation).ok_or(ReadError::Gone)?;
         let file = self.files.get(generation).ok_or(OpenError::Moved)?;
-        let outcome = work(file, source)?;
-        if source.verify_change(file)? { Ok(outcome) } else { Err(ReadError::Changed) }
+        file.allow(UNPACKED_BYTES_MAX);
+        let outcome = match work(file, source) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(ReadError::TakesLonger);
+            }
+            outcome => outcome?,
+        };
+        match source.verify_change(file) {
+            Ok(true) => {
+                if file.is_packed() {
+                    source.note_extent(file)?;
+                }
+                Ok(outcome)
+            }
+            Ok(false) => Err(ReadError::Changed),
+            // Scans have the time to find out.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ReadError::Changed),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As [`Tail::checked`], however far a compressed file must be unpacked.
+    fn patiently<T>(
+        &mut self,
+        generation: u64,
+        work: impl Fn(&Content, &mut Source) -> io::Result<T>,
+    ) -> Result<T, ReadError> {
+        loop {
+            match self.checked(generation, &work) {
+                Err(ReadError::TakesLonger) => {}
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Makes sure that the generation's file is open.

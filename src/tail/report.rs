@@ -57,8 +57,12 @@ pub enum ProblemKind {
     BrokenLink,
     /// A pipe, socket or device with a log's name.
     NotAFile,
-    /// An archive: it is not unpacked.
+    /// An archive of a kind that is not unpacked.
     Compressed,
+    /// A compressed file that cannot be unpacked to its end.
+    Damaged,
+    /// UTF-16 or another text that is not UTF-8.
+    Encoding,
     /// A line beyond the limit that has not ended yet.
     EndlessLine,
     /// More files or deeper folders than the limits allow.
@@ -122,8 +126,11 @@ pub struct SourceStatus {
     /// Where it was last found.
     pub path: PathBuf,
     pub state: SourceState,
-    /// Bytes in the file when it was last looked at.
+    /// Bytes of its content when it was last looked at; of a compressed file that is not unpacked
+    /// to its end, what it says or at least what is known.
     pub size: u64,
+    /// False for a compressed file that is not unpacked to its end yet.
+    pub is_size_known: bool,
     /// Bytes handed out.
     pub read: u64,
     /// Bytes that the store has.

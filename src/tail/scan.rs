@@ -1,18 +1,29 @@
 //! One look at the folders: which known files are where, which are other files now, which are gone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::mem;
 use std::path::PathBuf;
 
 use super::Tail;
+use super::codec::Fault;
+use super::content::Content;
 use super::discover::{Found, outside, walk};
+use super::name::is_packed;
 use super::open::OpenError;
 use super::place::Heads;
 use super::report::{Event, Problem, ProblemKind, ScanReport, SourceState};
+use super::source::Source;
 use crate::model::Micros;
 
 /// A file that a folder's listing missed while it was being renamed is there at the next scan.
 const MISSES_MAX: u32 = 2;
+
+/// Bytes of compressed files unpacked in one scan: what takes longer goes on in the next one.
+const UNPACKED_BYTES_MAX: u64 = 128 << 20;
+
+/// Generations kept whose content is gone: it may come back under another name, and is then known.
+const GONE_MAX: usize = 10_000;
 
 /// What one scan gathers.
 pub(super) struct Pass {
@@ -25,8 +36,18 @@ pub(super) struct Pass {
     pub(super) lost: BTreeMap<u64, Loss>,
     /// Files that hold no known generation's content by what their inode says.
     strangers: Vec<Found>,
+    /// Bytes of compressed files that may still be unpacked to find out whose content they are.
+    pub(super) unpackable_bytes: u64,
     /// The heads of all generations; made when the first stranger needs them.
     pub(super) heads: Option<Heads>,
+}
+
+impl Pass {
+    /// Counts what was unpacked of a file since it was allowed to.
+    pub(super) fn spend(&mut self, file: &Content) {
+        let spent = file.allow(u64::MAX);
+        self.unpackable_bytes = self.unpackable_bytes.saturating_sub(spent);
+    }
 }
 
 /// How a file came to hold other content.
@@ -34,6 +55,7 @@ pub(super) struct Pass {
 pub(super) enum Loss {
     Truncated,
     Rewritten,
+    Deleted,
 }
 
 impl Tail {
@@ -54,8 +76,10 @@ impl Tail {
             seen: BTreeSet::new(),
             lost: BTreeMap::new(),
             strangers: Vec::new(),
+            unpackable_bytes: UNPACKED_BYTES_MAX,
             heads: None,
         };
+        self.is_deciding = false;
         let keys: BTreeSet<_> = walk.found.iter().map(|found| found.key).collect();
         for found in walk.found {
             self.recognise(found, &mut pass);
@@ -65,7 +89,10 @@ impl Tail {
             self.place(stranger, &mut pass);
         }
         self.copies.retain(|key, _| keys.contains(key));
+        self.waiting.retain(|key, _| keys.contains(key));
+        self.cut_off.retain(|key, _| keys.contains(key) && !self.by_key.contains_key(key));
         self.miss(&walk.unseen, &mut pass);
+        self.forget_gone();
         self.report(pass, walk.folders)
     }
 
@@ -76,13 +103,25 @@ impl Tail {
             pass.strangers.push(found);
             return;
         };
-        match self.verify_at(generation, &found) {
+        let was_held = self.files.has(generation);
+        match self.verify_at(generation, &found, pass) {
             Ok(true) => self.see(generation, found, pass),
             Ok(false) => {
-                let size = self.sources.get(&generation).map_or(0, |source| source.size);
-                let is_shorter = found.stamp.size < size;
-                let loss = if is_shorter { Loss::Truncated } else { Loss::Rewritten };
-                pass.lost.insert(generation, loss);
+                let source = self.sources.get(&generation);
+                let has_moved = source.is_some_and(|source| source.path != found.path);
+                // The size of a compressed file says nothing of its content's.
+                let is_shorter = source.is_some_and(|source| {
+                    source.unpacking.is_none() && found.stamp.size < source.size
+                });
+                pass.lost.insert(
+                    generation,
+                    match (was_held, has_moved, is_shorter) {
+                        // Deleted, and its inode given out again to another file.
+                        (false, true, _) => Loss::Deleted,
+                        (.., true) => Loss::Truncated,
+                        (.., false) => Loss::Rewritten,
+                    },
+                );
                 self.by_key.remove(&found.key);
                 self.files.let_go(generation);
                 pass.strangers.push(found);
@@ -90,6 +129,10 @@ impl Tail {
             // Swapped between the listing and now: the next scan sees clearly.
             Err(OpenError::Moved | OpenError::Special) => {}
             Err(OpenError::Outside) => pass.problems.push(outside(&found.path)),
+            Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                pass.seen.insert(generation);
+                self.put_off(generation);
+            }
             Err(OpenError::Io(error)) => {
                 // There, but not to be read now.
                 pass.seen.insert(generation);
@@ -108,12 +151,19 @@ impl Tail {
                 continue;
             }
             let Some(file) = self.files.get(generation) else { continue };
-            match source.verify(file) {
+            file.allow(pass.unpackable_bytes);
+            let is_same = source.verify(file);
+            pass.spend(file);
+            match is_same {
                 Ok(true) => source.is_stalled = false,
                 Ok(false) => {
                     pass.lost.insert(generation, Loss::Rewritten);
                     self.by_key.remove(&source.key);
                     self.files.let_go(generation);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_deciding = true;
+                    source.is_stalled = true;
                 }
                 Err(error) => {
                     source.is_stalled = true;
@@ -123,10 +173,28 @@ impl Tail {
         }
     }
 
-    fn verify_at(&mut self, generation: u64, found: &Found) -> Result<bool, OpenError> {
+    /// What is in a compressed file shows at a later scan.
+    fn put_off(&mut self, generation: u64) {
+        self.is_deciding = true;
+        if let Some(source) = self.sources.get_mut(&generation) {
+            source.is_stalled = true;
+            source.missed = 0;
+        }
+    }
+
+    fn verify_at(
+        &mut self,
+        generation: u64,
+        found: &Found,
+        pass: &mut Pass,
+    ) -> Result<bool, OpenError> {
         let Some(source) = self.sources.get_mut(&generation) else { return Ok(false) };
         if source.is_settled && source.verified == Some(found.stamp) {
             return Ok(true);
+        }
+        // What was begun goes on first: its decoder must stay.
+        if pass.unpackable_bytes == 0 && is_packed(&found.path) {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
         // A file held open keeps its inode: it is the one that was found.
         if !self.files.has(generation) {
@@ -137,7 +205,10 @@ impl Tail {
             self.files.hold(generation, file);
         }
         let file = self.files.get(generation).ok_or(OpenError::Moved)?;
-        Ok(source.verify(file)?)
+        file.allow(pass.unpackable_bytes);
+        let is_same = source.verify(file);
+        pass.spend(file);
+        Ok(is_same?)
     }
 
     /// Notes that the generation's content is where `found` says.
@@ -179,6 +250,7 @@ impl Tail {
                 pass.events.push(match loss {
                     Loss::Truncated => Event::Truncated { generation, lost_bytes },
                     Loss::Rewritten => Event::Rewritten { generation, lost_bytes },
+                    Loss::Deleted => Event::Gone { generation, lost_bytes },
                 });
                 source.state = SourceState::Gone;
             } else if unseen.iter().any(is_hidden) {
@@ -224,12 +296,31 @@ impl Tail {
         pass.events.push(Event::Gone { generation, lost_bytes });
     }
 
+    /// Forgets the oldest of those gone that need nothing any more.
+    fn forget_gone(&mut self) {
+        let is_over = |source: &&Source| {
+            source.state == SourceState::Gone && source.committed.offset >= source.read.offset
+        };
+        let gone: Vec<u64> = self.sources.values().filter(is_over).map(|s| s.generation).collect();
+        for generation in gone.iter().take(gone.len().saturating_sub(GONE_MAX)) {
+            self.sources.remove(generation);
+        }
+    }
+
     fn report(&mut self, mut pass: Pass, folders: Vec<PathBuf>) -> ScanReport {
         for source in self.sources.values_mut() {
             let lost_bytes = mem::take(&mut source.lost_bytes);
             if lost_bytes > 0 {
                 let generation = source.generation;
                 pass.events.push(Event::Truncated { generation, lost_bytes });
+            }
+            // One that ends too early may be in the making: until it was the same at two scans.
+            let is_lasting = |fault: &Fault| *fault != Fault::Cut || source.is_settled;
+            if source.state != SourceState::Gone
+                && let Some(fault) = source.fault().filter(is_lasting)
+            {
+                let kind = ProblemKind::Damaged;
+                pass.problems.push(Problem::new(&source.path, kind, fault.message()));
             }
             let is_endless = source.skim.as_ref().is_some_and(|skim| {
                 skim.is_endless_line(source.read.offset, self.config.line_bytes_max)

@@ -1,11 +1,11 @@
 //! Taking the next items out of a file in bounded memory: long lines and holes are streamed over, a
 //! piece at a time.
 
-use std::fs::File;
 use std::io;
 
+use super::content::Content;
 use super::cut::{GapWhy, Item, OVERLONG_HEAD_BYTES, Overlong, cut};
-use super::identity::{first_half, read_up_to};
+use super::identity::first_half;
 
 /// Bytes streamed over in one go, so that an endless line or hole cannot hold up the other files.
 const SKIM_BYTES_MAX: u64 = 16 << 20;
@@ -23,7 +23,28 @@ pub(super) struct Skim {
 #[derive(Debug)]
 enum Over {
     Zeros,
-    Line(Box<blake3::Hasher>),
+    Line(Box<Long>),
+}
+
+/// What is kept of a line that may turn out to be too long.
+#[derive(Debug)]
+struct Long {
+    hasher: blake3::Hasher,
+    head: Vec<u8>,
+}
+
+impl Long {
+    fn begin(bytes: &[u8]) -> Box<Self> {
+        let mut long = Self { hasher: blake3::Hasher::new(), head: Vec::new() };
+        long.add(bytes);
+        Box::new(long)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        let room = OVERLONG_HEAD_BYTES.saturating_sub(self.head.len());
+        self.head.extend(bytes.iter().take(room));
+    }
 }
 
 impl Skim {
@@ -62,7 +83,7 @@ impl Taken {
 /// Takes about `bytes_max` bytes of complete lines from `start` on. A line that does not fit is
 /// read whole up to `line_bytes_max`, and passed over beyond.
 pub(super) fn take(
-    file: &File,
+    file: &Content,
     start: u64,
     bytes_max: usize,
     line_bytes_max: usize,
@@ -75,7 +96,7 @@ pub(super) fn take(
         }
         return Ok(taken);
     }
-    let buffer = read_up_to(file, start, bytes_max as u64)?;
+    let buffer = file.read_up_to(start, bytes_max as u64)?;
     let (items, length) = cut(&buffer, start, line_bytes_max, false);
     let read_to = start + buffer.len() as u64;
     let is_all = buffer.len() < bytes_max;
@@ -84,13 +105,8 @@ pub(super) fn take(
         return Ok(Taken { buffer, items, end, scanned: if is_all { read_to } else { end } });
     }
     if !is_all {
-        let over = if buffer.first() == Some(&0) {
-            Over::Zeros
-        } else {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update(&buffer);
-            Over::Line(Box::new(hasher))
-        };
+        let over =
+            if buffer.first() == Some(&0) { Over::Zeros } else { Over::Line(Long::begin(&buffer)) };
         *skim = Some(Skim { at: read_to, over });
     }
     Ok(Taken::nothing(start, read_to))
@@ -98,7 +114,7 @@ pub(super) fn take(
 
 /// Takes all that is left from `start` on, ended by a newline or not.
 pub(super) fn take_rest(
-    file: &File,
+    file: &Content,
     start: u64,
     size: u64,
     line_bytes_max: usize,
@@ -109,11 +125,11 @@ pub(super) fn take_rest(
             let gap = Item::Gap { offset: start, length: size - start, why: GapWhy::Zeros };
             Ok(Taken::one(gap, start))
         }
-        Some(Skim { over: Over::Line(hasher), .. }) if size - start > line_bytes_max as u64 => {
-            overlong(file, start, size - start, &hasher, true)
+        Some(Skim { over: Over::Line(long), .. }) if size - start > line_bytes_max as u64 => {
+            Ok(overlong(start, size - start, &long, true))
         }
         _ => {
-            let buffer = read_up_to(file, start, size - start)?;
+            let buffer = file.read_up_to(start, size - start)?;
             let (items, length) = cut(&buffer, start, line_bytes_max, true);
             let end = start + length as u64;
             Ok(Taken { buffer, items, end, scanned: end })
@@ -121,18 +137,21 @@ pub(super) fn take_rest(
     }
 }
 
-fn go_on(file: &File, start: u64, line_bytes_max: usize, skim: &mut Skim) -> io::Result<Taken> {
+fn go_on(file: &Content, start: u64, line_bytes_max: usize, skim: &mut Skim) -> io::Result<Taken> {
+    if skim.is_zeros() {
+        skim.at = file.skip_hole(skim.at)?;
+    }
     let stop = skim.at + SKIM_BYTES_MAX;
     while skim.at < stop {
-        let block = read_up_to(file, skim.at, BLOCK_BYTES)?;
+        let block = file.read_up_to(skim.at, BLOCK_BYTES)?;
         if block.is_empty() {
             break;
         }
         let found = match &mut skim.over {
             Over::Zeros => block.iter().position(|&byte| byte != 0),
-            Over::Line(hasher) => {
+            Over::Line(long) => {
                 let newline = memchr::memchr(b'\n', &block);
-                hasher.update(block.get(..newline.unwrap_or(block.len())).unwrap_or_default());
+                long.add(block.get(..newline.unwrap_or(block.len())).unwrap_or_default());
                 newline
             }
         };
@@ -146,11 +165,11 @@ fn go_on(file: &File, start: u64, line_bytes_max: usize, skim: &mut Skim) -> io:
                 let gap = Item::Gap { offset: start, length, why: GapWhy::Zeros };
                 Ok(Taken::one(gap, start))
             }
-            Over::Line(hasher) if length > line_bytes_max as u64 => {
-                overlong(file, start, length, hasher, false)
+            Over::Line(long) if length > line_bytes_max as u64 => {
+                Ok(overlong(start, length, long, false))
             }
             Over::Line(_) => {
-                let buffer = read_up_to(file, start, length + 1)?;
+                let buffer = file.read_up_to(start, length + 1)?;
                 let (items, taken) = cut(&buffer, start, line_bytes_max, false);
                 let end = start + taken as u64;
                 // Where the newline was written over in between, the line goes on.
@@ -162,20 +181,14 @@ fn go_on(file: &File, start: u64, line_bytes_max: usize, skim: &mut Skim) -> io:
     Ok(Taken::nothing(start, skim.at))
 }
 
-/// The line of `length` bytes from `start` on, of which only the head is read again.
-fn overlong(
-    file: &File,
-    start: u64,
-    length: u64,
-    hasher: &blake3::Hasher,
-    is_unterminated: bool,
-) -> io::Result<Taken> {
+/// The line of `length` bytes from `start` on.
+fn overlong(start: u64, length: u64, long: &Long, is_unterminated: bool) -> Taken {
     let item = Item::Overlong(Box::new(Overlong {
         offset: start,
         length: length + u64::from(!is_unterminated),
-        head: read_up_to(file, start, length.min(OVERLONG_HEAD_BYTES as u64))?,
-        hash: first_half(&hasher.finalize()),
+        head: long.head.clone(),
+        hash: first_half(&long.hasher.finalize()),
         is_unterminated,
     }));
-    Ok(Taken::one(item, start))
+    Taken::one(item, start)
 }

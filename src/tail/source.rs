@@ -1,13 +1,12 @@
 //! One generation: whose content it is, where its file is, and how far it was read.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
 use super::SourceStatus;
-use super::identity::{
-    Anchor, FileKey, HEAD_BYTES, Head, Stamp, is_same_content, key_and_stamp, opening, read_up_to,
-};
+use super::codec::Fault;
+use super::content::Content;
+use super::identity::{Anchor, FileKey, HEAD_BYTES, Head, Stamp, is_same_content, opening};
 use super::report::SourceState;
 use super::skim::Skim;
 use crate::model::{Micros, Text};
@@ -55,6 +54,8 @@ pub(super) struct Source {
     pub(super) key: FileKey,
     pub(super) state: SourceState,
     pub(super) size: u64,
+    /// Of a compressed file that was looked into.
+    pub(super) unpacking: Option<Unpacking>,
     /// What the file was seen to begin with, read or not.
     pub(super) seen: Head,
     /// Of its first few bytes, once they were looked at.
@@ -87,6 +88,17 @@ pub(super) struct Source {
     pub(super) quiet_size: u64,
 }
 
+/// How far a compressed file is unpacked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unpacking {
+    /// There may be more than is known: the source's size is what was unpacked so far.
+    has_more: bool,
+    /// What keeps it from being unpacked to its end.
+    fault: Option<Fault>,
+    /// What it says about the size of its content.
+    stated_size: Option<u64>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Inherited {
     pub(super) of: u64,
@@ -103,6 +115,7 @@ impl Source {
             key,
             state: SourceState::Live,
             size: 0,
+            unpacking: None,
             seen: Head::EMPTY,
             opening: None,
             read: Anchor::START,
@@ -160,7 +173,8 @@ impl Source {
             stream: Text::clone(&self.stream),
             path: self.path.clone(),
             state: self.state,
-            size: self.size,
+            size: self.likely_size(),
+            is_size_known: !self.has_more(),
             read: self.read.offset,
             committed: self.committed.offset,
         }
@@ -173,13 +187,15 @@ impl Source {
 
     /// Whether reading could hand out more than at the last try.
     pub(super) fn is_pending(&self) -> bool {
-        self.state != SourceState::Gone && !self.is_stalled && self.size > self.scanned
+        self.state != SourceState::Gone
+            && !self.is_stalled
+            && (self.size > self.scanned || self.has_more())
     }
 
     /// Looks at the file and, if it changed since it was last verified, at its content. False: it
     /// holds other content, and whatever was just read from it is not this generation's.
-    pub(super) fn verify(&mut self, file: &File) -> io::Result<bool> {
-        let (_, stamp) = key_and_stamp(&file.metadata()?);
+    pub(super) fn verify(&mut self, file: &Content) -> io::Result<bool> {
+        let (_, stamp) = file.look()?;
         if self.verified == Some(stamp) && self.is_settled {
             return Ok(true);
         }
@@ -188,32 +204,85 @@ impl Source {
 
     /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads
     /// between two scans.
-    pub(super) fn verify_change(&mut self, file: &File) -> io::Result<bool> {
-        let (_, stamp) = key_and_stamp(&file.metadata()?);
+    pub(super) fn verify_change(&mut self, file: &Content) -> io::Result<bool> {
+        let (_, stamp) = file.look()?;
         if self.verified == Some(stamp) {
             return Ok(true);
         }
         self.verify_content(file, stamp)
     }
 
-    fn verify_content(&mut self, file: &File, stamp: Stamp) -> io::Result<bool> {
-        if self.inherited.is_some_and(|inherited| stamp.size < inherited.until) {
+    fn verify_content(&mut self, file: &Content, stamp: Stamp) -> io::Result<bool> {
+        if let Some(inherited) = self.inherited
+            && !file.reaches(inherited.until)?
+        {
             return Ok(false);
         }
-        if !is_same_content(file, &self.seen, &self.read)? {
+        if !self.is_drained_archive(file)? && !is_same_content(file, &self.seen, &self.read)? {
             return Ok(false);
         }
-        let bytes = read_up_to(file, 0, HEAD_BYTES as u64)?;
+        let bytes = file.read_up_to(0, HEAD_BYTES as u64)?;
         self.seen = Head::seen(&bytes);
         self.opening = opening(&bytes);
         self.is_settled = self.verified == Some(stamp);
-        if !self.is_settled && !self.is_mere_growth(stamp.size) {
+        let extent = file.extent()?;
+        if !self.is_settled && !self.is_mere_growth(extent.size) {
             self.forget_progress();
         }
+        if self.verified != Some(stamp) {
+            self.unpacking = None;
+        }
         self.verified = Some(stamp);
-        self.lost_bytes += self.size.saturating_sub(stamp.size);
-        self.size = stamp.size;
+        if !extent.has_more {
+            self.lost_bytes += self.size.saturating_sub(extent.size);
+        }
+        self.note_extent(file)?;
         Ok(true)
+    }
+
+    /// Whether a compressed file, of which everything was read before the last start, is still the
+    /// same by how its content begins and by the size that it states: to unpack a year of archives
+    /// at every start would take minutes.
+    fn is_drained_archive(&self, file: &Content) -> io::Result<bool> {
+        let is_drained = self.verified.is_none() && self.read.offset == self.size;
+        if !is_drained || self.size == 0 || !file.is_packed() {
+            return Ok(false);
+        }
+        let head = file.read_up_to(0, HEAD_BYTES as u64)?;
+        Ok(self.read.head.begins(&head) && file.ends_as_stated(self.size)?)
+    }
+
+    /// Notes how much there is, as far as it is known by now.
+    pub(super) fn note_extent(&mut self, file: &Content) -> io::Result<()> {
+        let extent = file.extent()?;
+        self.size = extent.size;
+        if file.is_packed() {
+            let stated_size = match &self.unpacking {
+                Some(before) => before.stated_size,
+                None => file.stated_size()?,
+            };
+            let (has_more, fault) = (extent.has_more, file.fault());
+            self.unpacking = Some(Unpacking { has_more, fault, stated_size });
+        } else {
+            self.unpacking = None;
+        }
+        Ok(())
+    }
+
+    /// Whether there may be more content than its size says.
+    pub(super) fn has_more(&self) -> bool {
+        self.unpacking.is_some_and(|unpacking| unpacking.has_more)
+    }
+
+    /// What keeps a compressed file from being unpacked to its end.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        self.unpacking.and_then(|unpacking| unpacking.fault)
+    }
+
+    fn likely_size(&self) -> u64 {
+        let unfinished = self.unpacking.filter(|unpacking| unpacking.has_more);
+        let stated = unfinished.and_then(|unpacking| unpacking.stated_size);
+        stated.unwrap_or(0).max(self.size)
     }
 
     /// Whether what was streamed over can have stayed as it was. Zeros at the end of a file are

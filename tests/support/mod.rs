@@ -1,10 +1,16 @@
 //! The real binary: running commands, and a daemon that is stopped when a test is done with it.
 
-use std::io::{BufRead, BufReader};
+/// A mail server that takes everything.
+pub(crate) mod sink;
+/// Questions to a running daemon.
+pub(crate) mod socket;
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest that anything awaited may take, so that a broken test fails instead of hanging.
@@ -60,17 +66,17 @@ impl Daemon {
     }
 
     pub(crate) fn start_with(home: &Path, logs: &Path, arguments: &[&str]) -> Self {
-        let mut child = calltrail(home)
-            .args(["watch", "--listen", "127.0.0.1:0"])
-            .args(arguments)
-            .arg(logs)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::launch(home, calltrail(home).args(watch(arguments)).arg(logs))
+            .expect("the daemon ended before it was ready")
+    }
+
+    /// Runs a command that becomes the daemon, its state under `home`; how it ended, if it did before it was ready.
+    pub(crate) fn launch(home: &Path, command: &mut Command) -> Result<Self, ExitStatus> {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first = lines.next().expect("the daemon ended before it was ready").unwrap();
+        let Some(Ok(first)) = lines.next() else { return Err(child.wait().unwrap()) };
         let link = first.strip_prefix("Dashboard: ").expect("the login link").to_owned();
-        Self { child, home: home.to_path_buf(), link }
+        Ok(Self { child, home: home.to_path_buf(), link })
     }
 
     /// Runs another command against the same state.
@@ -105,6 +111,21 @@ impl Daemon {
         self.child.id()
     }
 
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// SIGSTOP: it neither reads nor answers until it is told to go on.
+    pub(crate) fn pause(&self) {
+        signal(&self.child, Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&self) {
+        signal(&self.child, Signal::CONT);
+    }
+
     /// kill -9.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -112,8 +133,8 @@ impl Daemon {
     }
 
     /// SIGTERM; returns how it ended.
-    pub(crate) fn stop(mut self) -> std::process::ExitStatus {
-        terminate(&self.child);
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        signal(&self.child, Signal::TERM);
         self.child.wait().unwrap()
     }
 }
@@ -125,9 +146,63 @@ impl Drop for Daemon {
     }
 }
 
-fn terminate(child: &Child) {
-    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
+/// A page of the dashboard, by way of its login link.
+pub(crate) fn page(link: &str, path: &str) -> String {
+    let address = link.split('/').nth(2).unwrap();
+    let login = link.split_once(address).unwrap().1;
+    let get = |path: &str, cookie: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let welcome = get(login, "");
+    let cookie = welcome.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("set-cookie").then(|| value.trim())
+    });
+    get(path, cookie.and_then(|cookie| cookie.split(';').next()).expect("a cookie"))
+}
+
+/// A command of the binary that a limit on the size of its files does not kill: it gets an error instead. A shell
+/// becomes it after `prelude`.
+pub(crate) fn shielded(home: &Path, prelude: &str) -> Command {
+    let plain = calltrail(home);
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg(format!("trap '' XFSZ\n{prelude}\nexec \"$0\" \"$@\""))
+        .arg(plain.get_program());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+/// The arguments of `watch` on any free port.
+pub(crate) fn watch<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    ["watch", "--listen", "127.0.0.1:0"].iter().chain(arguments).copied().collect()
+}
+
+/// The database of a daemon whose state lies under `home`.
+pub(crate) fn database(home: &Path) -> PathBuf {
+    home.join("state/calltrail/calltrail.duckdb")
+}
+
+/// A file that belongs to a database.
+pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Polls until something is true; there is no event to await in another process.

@@ -4,7 +4,7 @@ use super::assert_none;
 use super::source::{Named, SOURCES, Source};
 
 /// Every module and the modules it may name, beside itself. The text of the README's map, as a rule.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("main", &["cli"]),
     // The command line starts the daemon, and for a command that needs none goes to the parts itself.
     (
@@ -31,6 +31,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "correlate",
             "detect",
             "dialects",
+            "fault",
             "journal",
             "mask",
             "model",
@@ -44,7 +45,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("config", &["model", "notify", "untrusted"]),
     ("web", &["model", "store", "untrusted"]),
     ("notify", &["model", "store", "untrusted"]),
-    ("store", &["model"]),
+    ("store", &["fault", "model"]),
     ("journal", &["model"]),
     ("tail", &["model"]),
     ("simulate", &["model"]),
@@ -55,6 +56,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("dialects", &["mask", "model", "untrusted"]),
     ("mask", &[]),
     ("untrusted", &[]),
+    ("fault", &[]),
     ("model", &[]),
 ];
 
@@ -93,9 +95,9 @@ const OWNED: [(&str, &[&str]); 17] = [
     ("indicatif", &["cli"]),
     ("lettre", &["notify"]),
     ("notify", &["tail"]),
-    ("std::env", &["cli", "config", "main"]),
+    ("std::env", &["cli", "config", "fault", "main"]),
     ("std::fs", &["cli", "config", "daemon", "journal", "notify", "simulate", "store", "tail"]),
-    ("std::process", &["cli", "main"]),
+    ("std::process", &["cli", "fault", "main"]),
     ("std::time::SystemTime", &["daemon"]),
     ("tokio::signal", &["cli", "daemon"]),
     ("tower", &["web"]),

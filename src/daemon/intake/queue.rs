@@ -67,6 +67,11 @@ impl Queue {
         now.since(since) >= FAIR_MICROS
     }
 
+    /// Bytes of the lines in it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.bytes).sum()
+    }
+
     /// Whether its first entry is a record without a time.
     pub(super) fn is_timeless(&self) -> bool {
         let first = self.entries.front().and_then(|entry| entry.what.first_record());

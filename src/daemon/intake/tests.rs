@@ -119,7 +119,7 @@ fn a_file_that_floods_with_old_lines_or_rejects_does_not_keep_the_others_waiting
         let quiet: String = (100..160).map(|second| dated(second, 10)).collect();
         std::fs::write(logs.path().join("b.jsonl"), quiet).unwrap();
         for (is_fair, expected) in [(false, 0), (true, BATCH / 2)] {
-            let mut intake = intake(logs.path(), false);
+            let mut intake = intake(logs.path(), true);
             intake.be_fair(is_fair);
             let mut now = Micros::parse_rfc3339("2026-11-20T09:00:00Z").unwrap();
             intake.scan(now, false);
@@ -146,7 +146,7 @@ fn of_many_files_that_wait_each_gets_a_share_of_the_batch() {
         let lines: String = (100..150).map(|second| dated(second, 10 + file)).collect();
         std::fs::write(logs.path().join(format!("b{file:02}.jsonl")), lines).unwrap();
     }
-    let mut intake = intake(logs.path(), false);
+    let mut intake = intake(logs.path(), true);
     intake.be_fair(true);
     let now = Micros::parse_rfc3339("2026-11-20T09:00:00Z").unwrap();
     intake.scan(now, false);

@@ -189,7 +189,7 @@ fn an_inode_given_out_again_is_another_file() {
     let report = bench.catch_up();
     assert_eq!(
         report.events,
-        [Event::Discovered { generation: 2 }, Event::Rewritten { generation: 1, lost_bytes: 0 },]
+        [Event::Discovered { generation: 2 }, Event::Gone { generation: 1, lost_bytes: 0 }]
     );
     assert_eq!(bench.lines(), expected(1..7));
 }
@@ -321,6 +321,23 @@ fn truncated_within_what_was_not_read() {
     bench.append("a.jsonl", lines(5..6));
     bench.catch_up();
     assert_eq!(bench.lines(), [expected(1..4), expected(5..6)].concat());
+}
+
+#[test]
+fn generations_that_are_gone_are_remembered_within_a_limit() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..3));
+    bench.catch_up();
+    let mut of_long_ago = bench.cursors[&1].clone();
+    of_long_ago.state = SourceState::Gone;
+    for generation in 2..10_100 {
+        bench.cursors.insert(generation, Cursor { generation, ..of_long_ago.clone() });
+    }
+    bench.restart();
+    bench.scan();
+    let known: Vec<u64> = bench.tail.status().iter().map(|source| source.generation).collect();
+    assert_eq!((known.len(), known[0], known[1]), (10_001, 1, 100));
+    assert_eq!(bench.tail.next_generation(), 10_100);
 }
 
 #[test]

@@ -146,13 +146,15 @@ fn pipes_are_skipped_without_waiting() {
 }
 
 #[test]
-fn compressed_files_are_noted_once_and_hidden_ones_never() {
+fn archives_that_are_not_unpacked_are_noted_once_and_hidden_files_never() {
     let mut bench = Bench::new();
-    for name in ["a.jsonl.1.gz", ".hidden.jsonl", "a.jsonl~", ".git/b.jsonl", "notes.txt"] {
+    for name in
+        ["a.jsonl.1.bz2", ".a.jsonl.gz", ".hidden.jsonl", "a.jsonl~", ".git/b.jsonl", "notes.txt"]
+    {
         bench.append(name, lines([1]));
     }
     let report = bench.catch_up();
-    assert_eq!(kinds(&report.problems), [(bench.path("a.jsonl.1.gz"), ProblemKind::Compressed)]);
+    assert_eq!(kinds(&report.problems), [(bench.path("a.jsonl.1.bz2"), ProblemKind::Compressed)]);
     assert_eq!(bench.scan().problems, []);
     assert_eq!(bench.tail.status(), []);
 }

@@ -163,6 +163,29 @@ fn a_hole_is_a_gap() {
 }
 
 #[test]
+fn a_sparse_hole_of_a_gigabyte_is_one_gap_and_passed_over_at_once() {
+    use std::os::unix::fs::FileExt;
+    const HOLE_BYTES: u64 = 1 << 30;
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..3));
+    let start = lines(1..3).len() as u64;
+    let file = OpenOptions::new().write(true).open(bench.path("a.jsonl")).unwrap();
+    file.write_all_at(lines(3..5).as_bytes(), start + HOLE_BYTES).unwrap();
+    bench.scan();
+    let mut reads = 0;
+    while bench.tail.is_pending(1) {
+        let chunk = bench.tail.read(1, 4096);
+        bench.store(&chunk);
+        reads += 1;
+    }
+    // At reading speed it would be 64.
+    assert!(reads < 10, "{reads}");
+    let piece = &bench.stored[&(1, start)];
+    assert_eq!((piece.length, &piece.what), (HOLE_BYTES, &What::Zeros));
+    assert_eq!(bench.lines(), expected(1..5));
+}
+
+#[test]
 fn zeros_at_the_end_wait_for_what_is_written_over_them() {
     let mut bench = Bench::new();
     bench.append("a.jsonl", lines([1]) + &"\0".repeat(10_000));

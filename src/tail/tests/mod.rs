@@ -2,9 +2,11 @@
 
 mod cases;
 mod copies;
+mod encoding;
 mod folders;
 mod lines;
 mod load;
+mod packed;
 mod story;
 
 use std::collections::BTreeMap;
@@ -81,6 +83,12 @@ impl Bench {
 
     fn rename(&self, from: &str, to: &str) {
         fs::rename(self.path(from), self.path(to)).unwrap();
+    }
+
+    /// Puts a compressed file there, whole.
+    fn pack(&self, from: &str, to: &str) {
+        let packed = pack(to, &fs::read(self.path(from)).unwrap());
+        fs::write(self.path(to), packed).unwrap();
     }
 
     fn copy(&self, from: &str, to: &str) {
@@ -200,6 +208,17 @@ impl Bench {
         let of = |status: &SourceStatus| status.generation == generation;
         self.tail.status().into_iter().find(of).unwrap().state
     }
+}
+
+/// Compresses as the name says.
+fn pack(name: &str, content: &[u8]) -> Vec<u8> {
+    if Path::new(name).extension().is_some_and(|kind| kind == "zst") {
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        return ruzstd::encoding::compress_to_vec(content, level);
+    }
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
 }
 
 /// A line with a time, so that its file is recognised by it.

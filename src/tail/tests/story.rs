@@ -18,6 +18,16 @@ enum Act {
     /// The copy is seen before the original is truncated.
     CopyScanTruncate,
     Delete,
+    /// The newest rotation is compressed, and the original removed unless `keep`.
+    Compress {
+        kind: &'static str,
+        keep: bool,
+    },
+    /// Compressing it begins, and gets so far.
+    CompressPart {
+        kind: &'static str,
+        percent: usize,
+    },
     /// A writer that comes back cuts off the half line it left.
     CutHalf,
     /// Another file with the same text, and perhaps more, takes the name.
@@ -35,6 +45,10 @@ enum Act {
     Rewind,
 }
 
+fn kind() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just(".gz"), Just(".zst")]
+}
+
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         6 => (1..6u32).prop_map(Act::Append),
@@ -43,6 +57,9 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::CopyTruncate),
         1 => Just(Act::CopyScanTruncate),
         1 => Just(Act::Delete),
+        2 => (kind(), any::<bool>()).prop_map(|(kind, keep)| Act::Compress { kind, keep }),
+        1 => (kind(), 0..100usize)
+            .prop_map(|(kind, percent)| Act::CompressPart { kind, percent }),
         1 => Just(Act::CutHalf),
         1 => (0..3u32).prop_map(Act::Replace),
         1 => Just(Act::RewriteLonger),
@@ -109,6 +126,8 @@ impl Model {
                 let text = std::mem::take(&mut self.texts[0]);
                 self.destroy(&text);
             }
+            Act::Compress { kind, keep } => self.compress(kind, 100, *keep),
+            Act::CompressPart { kind, percent } => self.compress(kind, *percent, true),
             Act::CutHalf => {
                 let half = self.texts[0].lines().last().unwrap_or_default().to_owned();
                 if !self.texts[0].is_empty() && !self.texts[0].ends_with('\n') {
@@ -164,16 +183,37 @@ impl Model {
     /// Shifts the rotations by one; the live file's place in the model is empty afterwards.
     fn make_room(&mut self) {
         for number in (1..=KEPT).rev() {
-            let path = self.bench.path(&format!("a.jsonl.{number}"));
-            if number == KEPT {
-                drop(fs::remove_file(path));
-            } else {
-                drop(fs::rename(path, self.bench.path(&format!("a.jsonl.{}", number + 1))));
+            for kind in ["", ".gz", ".zst"] {
+                let path = self.bench.path(&format!("a.jsonl.{number}{kind}"));
+                if number == KEPT {
+                    drop(fs::remove_file(path));
+                } else {
+                    let older = format!("a.jsonl.{}{kind}", number + 1);
+                    drop(fs::rename(path, self.bench.path(&older)));
+                }
             }
         }
         if self.texts.len() > KEPT {
             let oldest = self.texts.pop().unwrap();
             self.destroy(&oldest);
+        }
+    }
+
+    /// Compresses the newest rotation that is not, up to `percent` of the archive.
+    fn compress(&mut self, kind: &str, percent: usize, keep: bool) {
+        let name = |number: &usize| format!("a.jsonl.{number}");
+        let newest = (1..=KEPT).find(|number| self.bench.path(&name(number)).exists());
+        let Some(name) = newest.as_ref().map(name) else { return };
+        // One rotation is compressed in one way.
+        let kind = [".gz", ".zst"]
+            .into_iter()
+            .find(|kind| self.bench.path(&format!("{name}{kind}")).exists())
+            .unwrap_or(kind);
+        let archive = pack(&format!("a{kind}"), &fs::read(self.bench.path(&name)).unwrap());
+        let part = &archive[..archive.len() * percent / 100];
+        self.bench.rewrite(&format!("{name}{kind}"), part);
+        if !keep {
+            self.bench.remove(&name);
         }
     }
 

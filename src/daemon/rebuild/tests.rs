@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::catalogue::Catalogue;
+use crate::detect::RuleSet;
+use crate::tail::TailConfig;
+
+const LINE: &str =
+    "{\"actor\":\"client\",\"tool\":\"a\",\"outcome\":\"ASK\",\"ts\":\"2026-11-20T08:00:00Z\"}";
+
+fn setup(home: &Path) -> Setup {
+    let logs = home.join("logs");
+    fs::create_dir(&logs).unwrap();
+    let mut tail = TailConfig::new(vec![logs]);
+    tail.grace_micros = 0;
+    let database = home.join("calltrail.duckdb");
+    Setup {
+        store: OpenOptions {
+            path: database.clone(),
+            create: true,
+            memory_max: "256MB".to_owned(),
+            now: Micros(0),
+        },
+        tail,
+        rules: Arc::new(RuleSet::default()),
+        catalogue: Arc::new(Catalogue::shipped()),
+        clocks: vec![],
+        outcome_words: vec![],
+        is_single_pass: false,
+        silence_micros: None,
+        journal: Some(super::super::journal_path(&database)),
+        mail: None,
+        free_bytes_min: 0,
+    }
+}
+
+/// Reads all there is, as the daemon does, and tells how many records the database then has.
+fn watch(setup: &Setup) -> u64 {
+    let mut pipeline = Pipeline::open(setup, now()).unwrap();
+    for _ in 0..2 {
+        pipeline.look(now());
+        pipeline.finish(now());
+        while pipeline.step(now()).unwrap().is_some() {}
+    }
+    let examined = super::super::examine(&pipeline.reader()).unwrap();
+    assert!(examined.is_sound(), "{examined:?}");
+    pipeline.reader().totals().unwrap().records
+}
+
+#[test]
+fn an_unfinished_last_line_that_counted_is_neither_lost_nor_read_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    let logs = home.path().join("logs");
+    let rotated = logs.join("a.jsonl.1");
+    fs::write(&rotated, format!("{LINE}\n{LINE}")).unwrap();
+    fs::write(logs.join("a.jsonl"), format!("{LINE}\n\n{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 4);
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert!(!rebuilt.is_partial(), "{rebuilt:?}");
+    assert_eq!((rebuilt.records_read, rebuilt.records_carried), (3, 1));
+    assert_eq!(watch(&setup), 4);
+    // Its writer comes back and goes on with the next line.
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&rotated)
+        .and_then(|mut file| io::Write::write_all(&mut file, format!("\n{LINE}\n").as_bytes()))
+        .unwrap();
+    assert_eq!(watch(&setup), 5);
+}
+
+#[test]
+fn what_was_a_copy_is_a_gap_again() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    let file = home.path().join("logs/a.jsonl");
+    let lines = |count: usize| format!("{LINE}\n").repeat(count);
+    fs::write(&file, lines(100)).unwrap();
+    assert_eq!(watch(&setup), 100);
+    // Copied, and both go on in their own way.
+    let copy = home.path().join("logs/a.jsonl.1");
+    fs::write(&copy, lines(100) + &LINE.replace("\"a\"", "\"b\"") + "\n").unwrap();
+    assert_eq!(watch(&setup), 101);
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert_eq!((rebuilt.records_read, rebuilt.records_carried), (101, 0), "{rebuilt:?}");
+    assert_eq!(watch(&setup), 101);
+    // The original goes: what the copy shares with it is in the old database alone.
+    fs::remove_file(&file).unwrap();
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert_eq!(rebuilt.records_read + rebuilt.records_carried, 101, "{rebuilt:?}");
+    assert_eq!(watch(&setup), 101);
+}
+
+#[test]
+fn what_neither_the_logs_nor_the_old_database_have_is_a_gap_and_told() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    let file = home.path().join("logs/a.jsonl");
+    fs::write(&file, format!("{LINE}\n{LINE}\n{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 3);
+    fs::remove_file(&file).unwrap();
+    let connection = duckdb_of(&setup);
+    connection.execute_batch("delete from record_log where \"offset\" > 0").unwrap();
+    drop(connection);
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    let line_bytes = LINE.len() as u64 + 1;
+    assert_eq!((rebuilt.records_carried, rebuilt.bytes_lost), (1, 2 * line_bytes));
+    assert!(rebuilt.is_partial());
+    assert_eq!(watch(&setup), 1);
+}
+
+fn duckdb_of(setup: &Setup) -> duckdb::Connection {
+    duckdb::Connection::open(&setup.store.path).unwrap()
+}
+
+#[test]
+fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 1);
+    fs::remove_file(home.path().join("logs/a.jsonl")).unwrap();
+    // As many records as several blocks hold, of one file that is gone.
+    let connection = duckdb_of(&setup);
+    connection
+        .execute_batch(
+            "insert into record_log select r.* replace ((i + 1) * 100 as \"offset\", 100 as length,
+                 md5(i::varchar) as detail)
+             from record_log r, range(260000) t(i);
+             update record_log set length = 100 where \"offset\" = 0;
+             insert into position_log select * replace (seq + 1 as seq, 26000100 as \"offset\",
+                 260001 as records, 26000100 as size) from position_log order by seq desc limit 1;
+             checkpoint",
+        )
+        .unwrap();
+    let sql = "select max(block_id) from pragma_storage_info('record_log')
+               where column_name = 'detail' and row_group_id = 1 and persistent";
+    let block: usize = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    drop(connection);
+    let mut bytes = fs::read(&setup.store.path).unwrap();
+    // Three headers, then blocks of 256 KiB.
+    let place = 3 * 4096 + block * (256 << 10) + 1000;
+    for byte in &mut bytes[place..place + 100] {
+        *byte ^= 0x5a;
+    }
+    fs::write(&setup.store.path, bytes).unwrap();
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert!(rebuilt.is_partial() && rebuilt.unreadable.is_none(), "{rebuilt:?}");
+    assert!((130_000..260_000).contains(&rebuilt.records_carried), "{rebuilt:?}");
+    assert_eq!(rebuilt.bytes_lost, 100 * (260_001 - rebuilt.records_carried));
+    assert_eq!(watch(&setup), rebuilt.records_carried);
+}
