@@ -11,6 +11,8 @@ mod alarm;
 mod bad_input;
 /// The dashboard in a real browser.
 mod browser;
+/// Databases whose write-ahead log was damaged.
+mod damage;
 /// One command that shows it all.
 mod demo;
 /// What a check of the whole database finds.

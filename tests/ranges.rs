@@ -73,7 +73,7 @@ fn count(daemon: &Daemon, sql: &str) -> u64 {
 }
 
 /// Each range starts where the one before ends, the first at 0, and the last ends at the position.
-fn assert_whole(daemon: &Daemon) {
+pub(crate) fn assert_whole(daemon: &Daemon) {
     let torn = format!(
         "{RANGES}, chained as (
             select *, lag(\"offset\" + length, 1, 0) over

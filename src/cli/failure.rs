@@ -83,11 +83,13 @@ fn code_of(error: &crate::store::StoreError) -> u8 {
     match error {
         StoreError::InUse { .. } | StoreError::Reopening | StoreError::TimedOut { .. } => 75,
         StoreError::Open { .. }
+        | StoreError::DamagedLog { .. }
         | StoreError::NewerSchema { .. }
         | StoreError::ForeignSchema { .. }
         | StoreError::NotAQuery { .. } => 65,
         StoreError::Missing { .. } => 66,
         StoreError::Folder { .. } | StoreError::Journal { .. } => 73,
-        StoreError::Database(_) => 70,
+        StoreError::Full { .. } => 74,
+        StoreError::Database(_) | StoreError::NotKept { .. } | StoreError::Broken => 70,
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use rustix::process::{Resource, getrlimit};
 
 use super::failure::Failure;
 use crate::catalogue::Catalogue;
@@ -22,7 +23,7 @@ pub(super) fn pipeline(
 ) -> Result<Setup, Failure> {
     let mut tail = TailConfig::new(roots);
     tail.line_bytes_max = config.tail.line_bytes_max;
-    tail.open_files_max = config.tail.open_files_max;
+    tail.open_files_max = config.tail.open_files_max.min(files_max());
     Ok(Setup {
         store: open_options(config, database),
         tail,
@@ -34,7 +35,15 @@ pub(super) fn pipeline(
         journal: Some(journal_path(database)),
         silence_micros: silence_micros(config.tail.silent_hours),
         mail: config.mail.clone().map(Arc::new),
+        free_bytes_min: config.store.free_min,
     })
+}
+
+/// Log files that may be held open: half of what this process may open at all. The database's temporary files, browsers
+/// and folders have the rest.
+fn files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX))
 }
 
 /// None: silence is never told of.

@@ -93,6 +93,8 @@ pub struct StoreSettings {
     pub db: PathBuf,
     /// What DuckDB may use, in its own words, such as `1GB`.
     pub memory_max: String,
+    /// Bytes below which reading waits for room on the database's disk.
+    pub free_min: u64,
 }
 
 /// The dashboard.

@@ -23,6 +23,7 @@ pub(super) struct RawConfig {
 pub(super) struct RawStore {
     pub(super) db: Field<String>,
     pub(super) memory_max: Field<String>,
+    pub(super) free_min: Field<String>,
 }
 
 /// `[web]`
@@ -77,6 +78,7 @@ impl RawConfig {
             store: RawStore {
                 db: sources.text("store", "db"),
                 memory_max: sources.text("store", "memory_max"),
+                free_min: sources.text("store", "free_min"),
             },
             web: RawWeb {
                 listen: sources.text("web", "listen"),

@@ -14,6 +14,7 @@ use crate::model::{Micros, OutcomeClass, Text};
 
 const DB_FILE: &str = "calltrail/calltrail.duckdb";
 const MEMORY_MAX: &str = "1GB";
+const FREE_MIN: u64 = 64 << 20;
 /// DuckDB needs some memory to do anything at all.
 const MEMORY_BYTES_MIN: u64 = 64_000_000;
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7700);
@@ -123,7 +124,15 @@ fn store(
         let size = size_within(&typed.value, MEMORY_BYTES_MIN, u64::MAX);
         problems.take(&typed.place, size).map(show_size)
     });
-    StoreSettings { db, memory_max: memory_max.unwrap_or_else(|| MEMORY_MAX.to_owned()) }
+    let free_min = typed.free_min.into_given().and_then(|typed| {
+        let size = size_within(&typed.value, 0, u64::MAX);
+        problems.take(&typed.place, size)
+    });
+    StoreSettings {
+        db,
+        memory_max: memory_max.unwrap_or_else(|| MEMORY_MAX.to_owned()),
+        free_min: free_min.unwrap_or(FREE_MIN),
+    }
 }
 
 fn web(typed: RawWeb, overrides: &Overrides, problems: &mut Problems) -> WebSettings {

@@ -15,6 +15,7 @@ pub(super) fn to_toml(config: &Config) -> String {
     shown.section("store");
     shown.pair("db", path(&config.store.db));
     shown.pair("memory_max", text(&config.store.memory_max));
+    shown.pair("free_min", text(&show_size(config.store.free_min)));
     shown.section("web");
     shown.pair("listen", text(&config.web.listen.to_string()));
     shown.pair("allow_remote", config.web.allow_remote);

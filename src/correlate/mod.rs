@@ -32,8 +32,10 @@ const REACH_MICROS: i64 = Micros::HOUR + 2 * JOIN_SLACK_MICROS;
 /// How far apart the past and the present have to be to be joined separately: what is loaded for both, and for the
 /// proxied requests in both, must not meet.
 const APART_MICROS: i64 = 5 * REACH_MICROS;
-/// Units remembered in all; beyond it the oldest are forgotten sooner.
-const UNITS_MAX: usize = 400_000;
+/// Units remembered in all, about 2 KB each; with more, the oldest are forgotten sooner.
+const UNITS_MAX: usize = 50_000;
+/// What is remembered even so: the two sides of a call that come in order are joined without a look into the store.
+const HORIZON_MICROS_MIN: i64 = 2 * JOIN_SLACK_MICROS;
 /// Tools and proxies remembered; beyond it those without recent records are dropped.
 const SCOPES_MAX: usize = 100_000;
 
@@ -267,19 +269,21 @@ impl Correlator {
 
     /// Moves the floor behind the newest record and forgets what lies before it.
     fn advance(&mut self, records: &[Arc<Record>]) {
-        let newest = records
-            .iter()
-            .filter(|record| record.time_quality != TimeQuality::Future)
-            .filter_map(|record| record.at)
-            .max();
-        self.newest = self.newest.max(newest);
-        let Some(newest) = self.newest else { return };
-        let crowded = self.memory.units() > UNITS_MAX;
-        let horizon = if crowded { HORIZON_MICROS / 10 } else { HORIZON_MICROS };
+        let newest_of = |with_future: bool| {
+            let counts =
+                |record: &&Arc<Record>| with_future || record.time_quality != TimeQuality::Future;
+            records.iter().filter(counts).filter_map(|record| record.at).max()
+        };
+        self.newest = self.newest.max(newest_of(false));
+        // A flood of times far ahead would otherwise be held until they come.
+        let is_flooded = self.memory.units() > UNITS_MAX;
+        let newest = self.newest.max(newest_of(true).filter(|_| is_flooded));
+        let Some(newest) = newest else { return };
+        let horizon = horizon_micros(self.memory.units());
         let floor = newest.minus(horizon);
         let late = records.iter().any(|record| record.at.is_some_and(|at| at < self.floor));
         // Forgetting walks over everything, so it waits until it is worth it.
-        if floor.since(self.floor) < HORIZON_MICROS / 10 && !late {
+        if floor.since(self.floor) < horizon / 10 && !late {
             return;
         }
         self.floor = self.floor.max(floor);
@@ -289,6 +293,14 @@ impl Correlator {
             self.complete = false;
         }
     }
+}
+
+/// How much of the past so many units may be.
+fn horizon_micros(units: usize) -> i64 {
+    let share = UNITS_MAX as f64 / units.max(UNITS_MAX) as f64;
+    #[expect(clippy::cast_possible_truncation, reason = "a part of ten minutes")]
+    let horizon = (HORIZON_MICROS as f64 * share) as i64;
+    horizon.max(HORIZON_MICROS_MIN)
 }
 
 /// What a record's call is looked for in.

@@ -4,36 +4,44 @@
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
 mod again;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-pub(super) use again::Again;
-use again::CARRIED;
-
+use self::again::CARRIED;
+use self::queue::{Entry, Queue, What, ZEROS, is_valid, read};
 use super::notice::{self, Notices};
-use crate::dialects::{Parsed, Parser, Part};
+use crate::dialects::Parser;
 use crate::mask::mask_cut;
-use crate::model::{IngestCode, Line, Micros, Record, RecordId, Reject, Text, TimeQuality};
+use crate::model::{IngestCode, Micros, Record, RecordId, Reject, Text};
 use crate::store::{Gap, Position};
-use crate::tail::{Chunk, Cursor, GapWhy, Item, ScanReport, SourceState, SourceStatus, Tail};
+use crate::tail::{Chunk, Cursor, ScanReport, SourceState, SourceStatus, Tail};
+pub(super) use again::Again;
 
-/// Bytes read ahead over all files.
-const READ_AHEAD_BYTES: usize = 32 << 20;
+/// Bytes read ahead over all files; their records take several times as much.
+const READ_AHEAD_BYTES: usize = 8 << 20;
 /// Bytes read ahead of one file, at least and at most.
-const CHUNK_BYTES_MIN: usize = 16 << 10;
+const CHUNK_BYTES_MIN: usize = 1 << 10;
 const CHUNK_BYTES_MAX: usize = 1 << 20;
+/// Bytes that wait over all files before no further file is read from: lines far longer than a chunk make that many.
+const WAITING_BYTES_MAX: u64 = 2 * READ_AHEAD_BYTES as u64;
+/// Files read from at a time, and those that a batch adds even so: files that never end must not keep others out.
+const FILES_MAX: usize = 16_384;
+const FILES_ADDED_MIN: usize = 64;
+/// Bytes of lines in a batch, at most, but for its last line.
+const BATCH_BYTES_MAX: u64 = 32 << 20;
 /// Reads in a row that give nothing because one line takes them all; the next round goes on.
 const READS_MAX: usize = 64;
-/// How long the first lines of a file wait for the first one that has a time, where more may come.
-const HOLD_MICROS: i64 = 5 * Micros::SECOND;
 /// How far a time is looked for when the first lines of a file have none.
 const TIMELESS_BYTES_MAX: u64 = 4 << 20;
+/// Of a line that the database refuses, how much is kept.
+const HEAD_BYTES: usize = 64 << 10;
 
 pub(super) struct Intake {
     tail: Tail,
@@ -42,6 +50,14 @@ pub(super) struct Intake {
     known: FxHashMap<u64, Known>,
     /// Generations whose path or state changed since their position was stored.
     moved: Vec<u64>,
+    /// True once history is read: then files that wait get their share of each batch. Before, only the time counts,
+    /// which keeps lateness rare.
+    is_fair: bool,
+    /// Bytes of the lines that wait in the queues.
+    waiting_bytes: u64,
+    /// The last generation that was begun to be read from.
+    added: u64,
+    files_max: usize,
     waits: Waits,
     /// What files told since the last batch.
     noticed: Notices,
@@ -74,32 +90,6 @@ struct Known {
     is_silent: bool,
 }
 
-/// What was read ahead of one generation.
-#[derive(Default)]
-struct Queue {
-    entries: VecDeque<Entry>,
-    /// The last valid time read.
-    last_at: Option<Micros>,
-    /// Since when its first line waits for a time.
-    held_since: Option<Micros>,
-}
-
-struct Entry {
-    /// Where it ends in the generation.
-    end: u64,
-    what: What,
-}
-
-enum What {
-    Record(Box<Record>),
-    Reject(Reject),
-    /// A line beyond the limit.
-    Overlong(Reject),
-    Gap(Gap),
-    /// The parts of one line: reading never goes on in the middle of a line.
-    Parts(Vec<What>),
-}
-
 /// One batch, ready to be joined and stored.
 #[derive(Default)]
 pub(super) struct Cut {
@@ -110,8 +100,26 @@ pub(super) struct Cut {
     pub(super) cursors: Vec<Cursor>,
     /// What reading showed about the logs.
     pub(super) notices: Notices,
-    /// Bytes of the files that it covers.
+    /// Bytes of the files that it covers, and lines, holes among them.
     pub(super) bytes: u64,
+    pub(super) lines: usize,
+}
+
+/// A batch in the making.
+struct Round {
+    cut: Cut,
+    /// Where each generation's part of it ends, and what was known of the generation before.
+    ends: BTreeMap<u64, (u64, Known)>,
+    /// Entries that it still has room for.
+    left: usize,
+    chunk_bytes: usize,
+    now: Micros,
+}
+
+impl Round {
+    const fn is_full(&self) -> bool {
+        self.left == 0 || self.cut.bytes >= BATCH_BYTES_MAX
+    }
 }
 
 impl Intake {
@@ -124,6 +132,10 @@ impl Intake {
             queues: BTreeMap::new(),
             known,
             moved: Vec::new(),
+            is_fair: false,
+            waiting_bytes: 0,
+            added: 0,
+            files_max: FILES_MAX,
             waits,
             noticed: Notices::default(),
             must_rewind: false,
@@ -235,46 +247,130 @@ impl Intake {
         self.known.get(&record.generation).is_some_and(|known| record.offset < known.history_until)
     }
 
+    /// With `is_fair`, no file waits for long behind others that have older lines, or more; for a single pass it does
+    /// not matter.
+    pub(super) fn be_fair(&mut self, is_fair: bool) {
+        self.is_fair = is_fair;
+    }
+
     /// The next batch of at most `entries_max` lines, oldest first; empty when there is nothing to read.
     pub(super) fn cut(&mut self, entries_max: usize, now: Micros) -> Cut {
-        let mut cut = Cut::default();
-        let mut ends: BTreeMap<u64, (u64, Known)> = BTreeMap::new();
+        let mut round = Round {
+            cut: Cut::default(),
+            ends: BTreeMap::new(),
+            left: entries_max,
+            chunk_bytes: self.read_ahead(now),
+            now,
+        };
+        if self.is_fair && self.waits.may_hold {
+            self.serve_waiting(&mut round);
+        }
         let mut heap: BinaryHeap<Reverse<(Micros, u64)>> = BinaryHeap::new();
+        let generations: Vec<u64> = self.queues.keys().copied().chain([CARRIED]).collect();
+        heap.extend(generations.into_iter().filter_map(|generation| {
+            self.next_key(generation, now).map(|key| Reverse((key, generation)))
+        }));
+        while !round.is_full() {
+            let Some(Reverse((_, generation))) = heap.pop() else { break };
+            let next = self.take(generation, &mut round);
+            heap.extend(next.map(|key| Reverse((key, generation))));
+        }
+        let Round { mut cut, ends, .. } = round;
+        self.conclude(&mut cut, &ends);
+        cut
+    }
+
+    /// Reads ahead of the files that have something new, of a part of them where they are very many. Returns how many
+    /// bytes to read of one at a time.
+    fn read_ahead(&mut self, now: Micros) -> usize {
         let mut pending = self.tail.pending();
         if let Some(again) = &self.again {
             pending.retain(|generation| again.limits.contains_key(generation));
         }
         let chunk_bytes =
             (READ_AHEAD_BYTES / pending.len().max(1)).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
-        for generation in pending {
-            self.fill(generation, chunk_bytes, now);
-        }
-        let generations: Vec<u64> = self.queues.keys().copied().chain([CARRIED]).collect();
-        heap.extend(generations.into_iter().filter_map(|generation| {
-            self.next_key(generation, now).map(|key| Reverse((key, generation)))
-        }));
-        let mut taken = 0;
-        while taken < entries_max {
-            let Some(Reverse((_, generation))) = heap.pop() else { break };
-            if generation == CARRIED {
-                taken += usize::from(self.put_carried(&mut cut));
-                heap.extend(self.next_key(CARRIED, now).map(|key| Reverse((key, CARRIED))));
-                continue;
+        // All that an empty queue knows is known of its generation.
+        self.queues.retain(|_, queue| !queue.entries.is_empty());
+        let mut reading = self.queues.len();
+        let files_max = self.files_max.max(reading + FILES_ADDED_MIN);
+        // Round and round, so that each file has its turn.
+        let after = pending.partition_point(|generation| *generation <= self.added);
+        let (before, after) = pending.split_at(after);
+        for generation in after.iter().chain(before) {
+            if reading >= files_max || self.waiting_bytes >= WAITING_BYTES_MAX {
+                break;
             }
-            let Some(entry) = self.pop(generation) else { continue };
-            let before = self.known.get(&generation).copied().unwrap_or_default();
-            ends.entry(generation).or_insert((0, before)).0 = entry.end;
-            taken += entry.what.count();
-            self.put(entry.what, generation, now, &mut cut);
-            self.fill(generation, chunk_bytes, now);
-            heap.extend(self.next_key(generation, now).map(|key| Reverse((key, generation))));
+            if !self.queues.contains_key(generation) {
+                reading += 1;
+                self.added = *generation;
+            }
+            self.fill(*generation, chunk_bytes, now);
         }
-        self.conclude(&mut cut, &ends);
-        cut
+        chunk_bytes
     }
 
-    fn pop(&mut self, generation: u64) -> Option<Entry> {
-        self.queues.get_mut(&generation)?.entries.pop_front()
+    /// Gives half of the batch to the files whose first line has waited for too long, in equal shares.
+    fn serve_waiting(&mut self, round: &mut Round) {
+        let (may_hold, now) = (self.waits.may_hold, round.now);
+        let waiting: Vec<u64> = self
+            .queues
+            .iter_mut()
+            .filter_map(|(generation, queue)| queue.waits(may_hold, now).then_some(*generation))
+            .collect();
+        let share = (round.left / 2 / waiting.len().max(1)).max(1);
+        for generation in waiting {
+            for _ in 0..share {
+                if round.is_full() || self.take(generation, round).is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Moves a file's first entry into the batch; returns the key of its next one, if it has one for this batch.
+    fn take(&mut self, generation: u64, round: &mut Round) -> Option<Micros> {
+        if generation == CARRIED {
+            let lines = usize::from(self.put_carried(&mut round.cut));
+            round.left = round.left.saturating_sub(lines);
+            round.cut.lines += lines;
+            return self.next_key(CARRIED, round.now);
+        }
+        let entry = self.queues.get_mut(&generation)?.entries.pop_front()?;
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(entry.bytes);
+        let before = self.known.get(&generation).copied().unwrap_or_default();
+        round.ends.entry(generation).or_insert((0, before)).0 = entry.end;
+        round.left = round.left.saturating_sub(entry.what.count());
+        round.cut.lines += 1;
+        self.put(entry.what, generation, round.now, &mut round.cut);
+        self.fill(generation, round.chunk_bytes, round.now);
+        self.next_key(generation, round.now)
+    }
+
+    /// Makes rejects of a batch's lines, which the database refuses as they are, and keeps what they look like.
+    pub(super) fn refuse(&mut self, cut: &mut Cut, reason: &str) {
+        if cut.records.is_empty() {
+            for reject in &mut cut.rejects {
+                reason.clone_into(&mut reject.reason);
+                reject.head.clear();
+            }
+        }
+        let mut places = FxHashSet::default();
+        for record in std::mem::take(&mut cut.records) {
+            let (generation, offset) = (record.id.generation, record.id.offset);
+            let known = self.known.entry(generation).or_default();
+            known.records = known.records.saturating_sub(1);
+            // Records of one place are one reject.
+            if !places.insert((generation, offset)) {
+                continue;
+            }
+            known.rejects += 1;
+            let head = self.tail.read_line(generation, offset, record.length);
+            let head = head.map(|bytes| mask_cut(bytes.get(..HEAD_BYTES).unwrap_or(&bytes)));
+            let (length, head) = (record.length, head.unwrap_or_default());
+            let reason = reason.to_owned();
+            cut.rejects.push(Reject { generation, offset, length, reason, head });
+        }
+        cut.positions = cut.cursors.iter().map(|cursor| self.position(cursor)).collect();
     }
 
     fn put(&mut self, what: What, generation: u64, now: Micros, cut: &mut Cut) {
@@ -372,6 +468,7 @@ impl Intake {
         if must_rewind {
             self.tail.rewind();
             self.queues.clear();
+            self.waiting_bytes = 0;
         }
         must_rewind
     }
@@ -433,7 +530,8 @@ impl Intake {
         for item in &chunk.items {
             let (end, what) =
                 (item.offset() + item.length(), read(&mut self.parser, chunk, item, now));
-            queue.push(Entry { end, what });
+            self.waiting_bytes += item.length();
+            queue.push(Entry { end, bytes: item.length(), what });
         }
     }
 }
@@ -455,142 +553,5 @@ impl Cut {
     /// Whether there is nothing to store.
     pub(super) fn is_empty(&self) -> bool {
         self.cursors.is_empty() && self.records.is_empty() && self.notices.is_empty()
-    }
-}
-
-impl Queue {
-    /// The first entry, unless it waits for a time.
-    fn next(&mut self, may_hold: bool, now: Micros) -> Option<&Entry> {
-        if !may_hold || self.last_at.is_some() || !self.is_timeless() {
-            self.held_since = None;
-        } else if now.since(*self.held_since.get_or_insert(now)) < HOLD_MICROS {
-            return None;
-        }
-        self.entries.front()
-    }
-
-    /// Whether its first entry is a record without a time.
-    fn is_timeless(&self) -> bool {
-        let first = self.entries.front().and_then(|entry| entry.what.first_record());
-        first.is_some_and(|record| record.at.is_none())
-    }
-
-    /// Adds an entry; a record without a time takes the last one before it, else the next one.
-    fn push(&mut self, mut entry: Entry) {
-        let mut lent = None;
-        entry.what.for_each_record(&mut |record| {
-            if record.at.is_none() {
-                record.at = self.last_at;
-            } else if is_valid(record) {
-                if self.last_at.is_none() {
-                    lent = record.at;
-                }
-                self.last_at = record.at;
-            }
-        });
-        self.entries.push_back(entry);
-        if lent.is_some() {
-            self.give_time(lent);
-        }
-    }
-
-    /// Gives the waiting first lines the first time that came.
-    fn give_time(&mut self, at: Option<Micros>) {
-        for entry in &mut self.entries {
-            entry.what.for_each_record(&mut |record| record.at = record.at.or(at));
-        }
-    }
-}
-
-impl What {
-    /// Lines of the database that it becomes.
-    fn count(&self) -> usize {
-        match self {
-            Self::Parts(parts) => parts.len(),
-            Self::Record(_) | Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => 1,
-        }
-    }
-
-    fn first_record(&self) -> Option<&Record> {
-        match self {
-            Self::Record(record) => Some(record),
-            Self::Parts(parts) => parts.iter().find_map(Self::first_record),
-            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => None,
-        }
-    }
-
-    fn for_each_record(&mut self, work: &mut impl FnMut(&mut Record)) {
-        match self {
-            Self::Record(record) => work(record),
-            Self::Parts(parts) => parts.iter_mut().for_each(|part| part.for_each_record(work)),
-            Self::Reject(_) | Self::Overlong(_) | Self::Gap(_) => {}
-        }
-    }
-}
-
-impl Entry {
-    /// What has no time comes at once, so that it holds up nothing.
-    fn key(&self) -> Micros {
-        self.what.first_record().and_then(|record| record.at).unwrap_or(Micros(i64::MIN))
-    }
-}
-
-/// Why a hole of zeros is a gap.
-const ZEROS: &str = "zeros";
-
-/// A time of the record's own that can be lent to its neighbours.
-fn is_valid(record: &Record) -> bool {
-    record.time_quality == TimeQuality::Own && record.at.is_some()
-}
-
-fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros) -> What {
-    let generation = chunk.generation;
-    let (offset, length) = (item.offset(), item.length());
-    let gap = |why| What::Gap(Gap { generation, offset, length, why });
-    match item {
-        Item::Line { range, is_unterminated, .. } => {
-            let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            let mut what = match parser.parse(&line, &chunk.stream, now) {
-                Parsed::Record(record) => What::Record(Box::new(record)),
-                Parsed::Blank => gap("blank"),
-                Parsed::Reject(reject) => What::Reject(reject),
-                Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
-            };
-            if *is_unterminated {
-                what.for_each_record(&mut |record| {
-                    record.flags.push(Text::from("unterminated"));
-                    record.flags.sort();
-                });
-            }
-            what
-        }
-        Item::Blank { .. } => gap("blank"),
-        Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
-        Item::Gap { why: GapWhy::CopyOf { .. }, .. } => gap("copy"),
-        Item::Overlong(overlong) => What::Overlong(Reject {
-            generation,
-            offset,
-            length,
-            reason: format!(
-                "a line of {length} bytes (BLAKE3 {:016x}) is longer than the limit; raise \
-                 line_bytes_max in the section [tail] if such lines are meant",
-                hash_head(&overlong.hash)
-            ),
-            head: mask_cut(&overlong.head),
-        }),
-    }
-}
-
-/// Enough of a hash to know the line again.
-fn hash_head(hash: &[u8; 16]) -> u64 {
-    hash.iter().take(8).fold(0, |head, byte| (head << 8) | u64::from(*byte))
-}
-
-impl From<Part> for What {
-    fn from(part: Part) -> Self {
-        match part {
-            Part::Record(record) => Self::Record(Box::new(record)),
-            Part::Reject(reject) => Self::Reject(reject),
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Clock, threads and signals: the only place that knows them. It wires the parts and drives the pipeline.
 
+mod care;
 mod carried;
 mod clock;
 pub mod control;
@@ -7,6 +8,8 @@ mod doctor;
 mod drive;
 mod evidence;
 mod facts;
+#[cfg(test)]
+mod faults;
 mod history;
 mod intake;
 mod notice;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 
+use super::care::{BATCH_LINES_MAX, Care, Tried};
 use super::evidence::{Lines, Paths};
 use super::facts::{self, Remembered};
 use super::history::histories;
@@ -25,12 +26,10 @@ use crate::model::{
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
     AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored,
-    Store, StoreError, ToolName, ToolRow, Whose,
+    Space, Store, StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
-/// Lines of one batch, at most. Large batches are what makes DuckDB fast; a live tail's are as large as what came.
-const BATCH_LINES_MAX: usize = 50_000;
 /// Lines of the first batch at most, and of any where the machine is slow: how long a batch takes shows only then.
 const BATCH_LINES_FIRST: usize = 8_000;
 const BATCH_LINES_MIN: usize = 1_000;
@@ -61,12 +60,18 @@ pub(crate) struct Setup {
     pub(crate) silence_micros: Option<i64>,
     /// None: nothing is mailed.
     pub(crate) mail: Option<Arc<MailConfig>>,
+    /// What has to stay free on the database's disk, but no more than a share of a small one.
+    pub(crate) free_bytes_min: u64,
 }
 
 pub(super) use again::Old;
 
 pub(crate) struct Pipeline {
     store: Store,
+    /// Where a damaged write-ahead log was put, if opening found one.
+    set_aside: Option<PathBuf>,
+    /// The batch in hand, while it is not stored.
+    tried: Option<Tried>,
     reader: Reader,
     intake: Intake,
     correlator: Correlator,
@@ -84,6 +89,7 @@ pub(crate) struct Pipeline {
     alerts_kept: u64,
     /// True until all that the logs held when the database was made is stored; an interruption does not end it.
     is_history_pending: bool,
+    free_bytes_min: u64,
     /// True until the first look at the files since the start.
     is_first_look: bool,
     /// What an older database had read is read again: none of it is news, and nothing is mailed.
@@ -104,14 +110,21 @@ pub(crate) struct Step {
     pub(crate) alerts: u64,
     /// The newest alert's number.
     pub(crate) seq: u64,
+    /// Its line was set aside, since the database refused it.
+    pub(crate) is_refused: bool,
 }
+
+/// Why a line that could not be stored is a reject.
+const REFUSED: &str = "the database refused this line's record, so it is kept as a reject; please report it with what \
+                       the daemon's log says";
 
 impl Pipeline {
     pub(crate) fn open(setup: &Setup, now: Micros) -> Result<Self, StoreError> {
-        let store = Store::open(&setup.store)?;
+        let (store, set_aside) = Store::open_or_mend(&OpenOptions { now, ..setup.store.clone() })?;
         let positions = store.positions()?;
         let tail = tail(setup, &positions);
-        Self::with(setup, store, tail, &positions, Restored::default(), now)
+        let pipeline = Self::with(setup, store, tail, &positions, Restored::default(), now)?;
+        Ok(Self { set_aside, ..pipeline })
     }
 
     /// Over a store that is open. `positions` are those that the tail goes on from, `old` what is known of an older
@@ -172,12 +185,25 @@ impl Pipeline {
             remembered: if is_history_pending { remembered } else { Remembered::default() },
             is_history_pending,
             alerts_kept: 0,
+            free_bytes_min: setup.free_bytes_min,
             is_first_look: true,
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
             store,
+            set_aside: None,
+            tried: None,
         })
+    }
+
+    /// Where opening put a damaged write-ahead log, if it found one.
+    pub(crate) fn set_aside(&self) -> Option<&std::path::Path> {
+        self.set_aside.as_deref()
+    }
+
+    /// The batch that was in hand when a step failed.
+    pub(super) const fn tried(&self) -> Option<&Tried> {
+        self.tried.as_ref()
     }
 
     pub(crate) fn reader(&self) -> Reader {
@@ -187,6 +213,11 @@ impl Pipeline {
     /// Reads through this handle from now on: the one that others hold too.
     pub(crate) fn read_with(&mut self, reader: Reader) {
         self.reader = reader;
+    }
+
+    /// Where the database lies.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.store.path().to_path_buf()
     }
 
     /// The number of the last stored batch.
@@ -235,8 +266,19 @@ impl Pipeline {
 
     /// Takes the next batch through all stages; none when there is nothing to read.
     pub(crate) fn step(&mut self, now: Micros) -> Result<Option<Step>, StoreError> {
+        self.careful_step(now, &Care::default())
+    }
+
+    /// As [`Pipeline::step`], as carefully as earlier faults make it. After an error, memory is ahead of the store: the
+    /// pipeline is to be opened again.
+    pub(super) fn careful_step(
+        &mut self,
+        now: Micros,
+        care: &Care,
+    ) -> Result<Option<Step>, StoreError> {
         let began = Instant::now();
-        let mut cut = self.intake.cut(self.batch_lines_max, now);
+        self.intake.be_fair(!self.is_history_pending && !self.is_again);
+        let mut cut = self.intake.cut(self.batch_lines_max.min(care.lines_max()), now);
         if cut.is_empty() {
             if self.intake.commit(&cut) {
                 // A file moved while it was read: the next look tells what became of it.
@@ -255,12 +297,25 @@ impl Pipeline {
             return Ok(None);
         }
         self.empty_rounds = 0;
+        let tried = Tried::of(&cut);
+        let is_refused = care.refuses(&tried);
+        self.tried = Some(tried);
+        if is_refused {
+            self.intake.refuse(&mut cut, REFUSED);
+        }
+        let step = self.store_cut(&mut cut, now)?;
+        self.tried = None;
+        self.pace(step.records + step.rejects, began.elapsed());
+        Ok(Some(Step { is_refused, ..step }))
+    }
+
+    fn store_cut(&mut self, cut: &mut Cut, now: Micros) -> Result<Step, StoreError> {
         let outcome = {
             let loaded = self.load(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
         };
         let mut calls = outcome.changes;
-        self.put_notices(&mut cut, &mut calls)?;
+        self.put_notices(cut, &mut calls)?;
         let changes = self.detect(&calls)?;
         fault::at(Point::InStep)?;
         let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
@@ -271,13 +326,12 @@ impl Pipeline {
             bytes: cut.bytes,
             ..Step::default()
         };
-        fill(&mut batch, &mut cut);
+        fill(&mut batch, cut);
         self.store_batch(changes, now, &mut batch)?;
-        self.intake.commit(&cut);
+        self.intake.commit(cut);
         step.alerts = (batch.alerts.len() + batch.retracted.len()) as u64;
         step.seq = self.store.seq();
-        self.pace(step.records + step.rejects, began.elapsed());
-        Ok(Some(step))
+        Ok(step)
     }
 
     /// Adds what became of the alerts, and stores the batch; the facts that outlive the database go into the journal
@@ -490,6 +544,24 @@ impl Pipeline {
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
         facts::deliver(self.journal.as_mut(), &mut self.store, delivery)
+    }
+
+    /// Bytes free on the database's disk, if that can be told.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        Space::of(self.store.path(), 0).ok().map(|space| space.free_bytes)
+    }
+
+    /// What is lacking on the disk, if something is. Where a checkpoint can give room back, and may, one is made first.
+    pub(crate) fn lacks_room(&self, may_write: bool) -> Result<Option<Space>, StoreError> {
+        let short = || {
+            // A file system that cannot be asked says so when it is written to.
+            let space = Space::of(self.store.path(), self.free_bytes_min).ok();
+            space.filter(Space::is_short)
+        };
+        if may_write && short().is_some_and(|space| space.can_checkpoint()) {
+            self.store.checkpoint()?;
+        }
+        Ok(short())
     }
 
     /// For idle moments and a clean stop.

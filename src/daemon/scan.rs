@@ -1,7 +1,7 @@
 //! One pass over what is there, without a daemon.
 
 use super::clock::now;
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Step};
 use crate::store::StoreError;
 use crate::tail::ProblemKind;
 
@@ -53,7 +53,7 @@ pub(crate) fn scan(
     let mut looks = 0;
     while looks < LOOKS_MAX {
         let mut is_done = true;
-        while let Some(step) = pipeline.step(now())? {
+        while let Some(step) = take_step(pipeline)? {
             is_done = false;
             outcome.records += step.records;
             outcome.rejects += step.rejects;
@@ -83,6 +83,15 @@ pub(crate) fn scan(
     outcome.files = pipeline.status().len() as u64;
     outcome.unfinished_bytes = pipeline.unread_bytes();
     Ok(outcome)
+}
+
+/// The next batch, as long as there is room for it: what is stored stays, and the next pass goes on from there.
+fn take_step(pipeline: &mut Pipeline) -> Result<Option<Step>, StoreError> {
+    if let Some(space) = pipeline.lacks_room(true)? {
+        let (free_bytes, needed_bytes) = (space.free_bytes, space.needed_bytes);
+        return Err(StoreError::Full { path: pipeline.path(), free_bytes, needed_bytes });
+    }
+    pipeline.step(now())
 }
 
 /// Whether a problem means that something that should be read is not.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
 use super::control;
-use super::drive::Driver;
+use super::drive::{Driver, Trouble};
 use super::pipeline::{Pipeline, Setup};
 use crate::notify::Mailer;
 use crate::store::{Desk, Reader};
@@ -85,6 +85,7 @@ pub(crate) async fn watch(
         scan_every: setup.scan_every,
         shutdown: shutdown.clone(),
         reader,
+        trouble: Trouble::default(),
     };
     let writer = start_writer(driver, pipeline)?;
     tokio::select! {

@@ -23,6 +23,8 @@ use super::seen::{Prefix, Seen};
 /// First-seen groups of one rule held in memory; over it, all are let go and read from the store as
 /// they come again.
 const FIRST_SEEN_MAX: usize = 65_536;
+/// Changes after which groups are swept even if no window has moved: those far ahead of the clock move none.
+const UNSWEPT_MAX: usize = 50_000;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
 ///
@@ -36,6 +38,8 @@ pub struct Engine {
     /// The newest call that moves windows.
     watermark: Option<Micros>,
     swept_at: Option<Micros>,
+    /// Changes since the last sweep.
+    unswept: usize,
     /// Alerts on single calls without a time, which are in no window.
     untimed: FxHashSet<AlertId>,
     /// The store remembers first calls that an earlier database had.
@@ -96,6 +100,7 @@ impl Engine {
             labels,
             watermark: None,
             swept_at: None,
+            unswept: 0,
             untimed: FxHashSet::default(),
             remembers: false,
             first_seen: Vec::new(),
@@ -324,19 +329,29 @@ impl Engine {
 
     /// Moves the watermark and lets go of groups that have been idle for long.
     fn advance(&mut self, changes: &[CallChange]) {
-        let calls = changes.iter().filter_map(|change| change.new.as_ref());
-        // What the tail noticed is dated by the clock, which a backfill's calls are far behind.
-        let moves = |call: &&Arc<Call>| call.kind == EventKind::Call && !is_future(call);
-        let newest = calls.filter(moves).filter_map(|call| call.at).max();
-        self.watermark = self.watermark.max(newest);
-        let Some(watermark) = self.watermark else {
+        let newest_of = |with_future: bool| {
+            let calls = changes.iter().filter_map(|change| change.new.as_ref());
+            // What the tail noticed is dated by the clock, which a backfill's calls are far behind.
+            let moves = |call: &&Arc<Call>| {
+                call.kind == EventKind::Call && (with_future || !is_future(call))
+            };
+            calls.filter(moves).filter_map(|call| call.at).max()
+        };
+        self.watermark = self.watermark.max(newest_of(false));
+        self.unswept += changes.len();
+        // A flood of times far ahead would otherwise be held until they come.
+        let is_flooded = self.unswept > UNSWEPT_MAX;
+        let watermark = self.watermark.max(newest_of(true).filter(|_| is_flooded));
+        let Some(watermark) = watermark else {
             return;
         };
         // A sweep looks at every group, so it waits until some can have become idle.
-        if self.swept_at.is_some_and(|swept| watermark.since(swept) < Micros::MINUTE) {
+        let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < Micros::MINUTE);
+        if is_early && !is_flooded {
             return;
         }
-        self.swept_at = Some(watermark);
+        self.swept_at = self.watermark;
+        self.unswept = 0;
         for (rule, held) in self.rules.rules.iter().zip(&mut self.shelves) {
             let Shelf { groups, cold_before } = held;
             match (&rule.kind, groups) {

@@ -7,10 +7,12 @@ mod alert_row;
 mod audit;
 mod batch;
 mod call_row;
+mod cause;
 mod decisions;
 mod desk;
 mod first_seen;
 mod history;
+mod mend;
 mod migrate;
 mod noted;
 mod open;
@@ -22,6 +24,7 @@ mod record_row;
 mod restore;
 mod result;
 mod salvage;
+mod space;
 #[cfg(test)]
 mod tests;
 mod tool_row;
@@ -31,6 +34,7 @@ use std::path::PathBuf;
 
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
+pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
 pub use history::{RecordNeed, StoredAlert, WantedGroup, Whose};
@@ -42,6 +46,7 @@ pub use query::Answer;
 pub use reader::{AlertFilter, CallFilter, Reader};
 pub use restore::{Alias, Restored, RestoredMail};
 pub use salvage::{Parts, Place};
+pub use space::Space;
 pub use tool_row::{ToolName, ToolRow};
 
 /// What can go wrong with the database.
@@ -66,6 +71,24 @@ pub enum StoreError {
     Folder { path: PathBuf, reason: std::io::Error },
     #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]
     Missing { path: PathBuf },
+    #[error(
+        "the write-ahead log {} of the database is damaged ({reason}); `calltrail watch`, or `calltrail scan --db`, \
+         sets it aside and reads from the logs again what it held",
+        path.display()
+    )]
+    DamagedLog { path: PathBuf, reason: String },
+    #[error(
+        "the disk is nearly full: {free_bytes} bytes are free where the database {} lies and {needed_bytes} are \
+         needed; make room, or name another place with --db",
+        path.display()
+    )]
+    Full { path: PathBuf, free_bytes: u64, needed_bytes: u64 },
+    /// A commit that was reported as done is not to be found.
+    #[error("the database did not keep batch {seq}; the logs are read again from what it holds")]
+    NotKept { seq: u64 },
+    /// A read met a fault after which DuckDB answers nothing any more.
+    #[error("the database has given up after a fault")]
+    Broken,
     #[error("the database is being opened again after a fault; ask again in a few seconds")]
     Reopening,
     #[error(

@@ -28,6 +28,8 @@ struct State {
     /// How to interrupt each connection that is out.
     lent: HashMap<u64, Arc<InterruptHandle>>,
     next_ticket: u64,
+    /// The epoch in which the engine gave up, if it did.
+    broken: Option<u64>,
 }
 
 impl Pool {
@@ -70,6 +72,12 @@ impl Pool {
         state.lent.is_empty()
     }
 
+    /// True once a read found that the engine has given up: nothing but opening the file again helps.
+    pub(super) fn is_broken(&self) -> bool {
+        let state = self.lock();
+        state.broken == Some(state.epoch)
+    }
+
     /// Takes over another pool's idle connections.
     pub(super) fn adopt(&self, other: &Self) {
         let fresh = std::mem::take(&mut other.lock().idle);
@@ -102,6 +110,11 @@ impl Lent<'_> {
         let Some(connection) = &self.connection else { return Err(StoreError::Reopening) };
         let answer = read(connection);
         self.is_sound = answer.is_ok();
+        if let Err(StoreError::Database(error)) = &answer
+            && error.to_string().contains("database has been invalidated")
+        {
+            self.pool.lock().broken = Some(self.epoch);
+        }
         answer
     }
 }

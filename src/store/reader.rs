@@ -59,6 +59,11 @@ impl Reader {
         self.pool.let_go()
     }
 
+    /// True once a read met a fault after which the database has to be opened again.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.pool.is_broken()
+    }
+
     /// Reads through another handle's connections from now on.
     pub(crate) fn adopt(&self, other: &Self) {
         self.pool.adopt(&other.pool);

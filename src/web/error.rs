@@ -61,7 +61,10 @@ impl WebError {
             Self::OtherSite => StatusCode::FORBIDDEN,
             Self::OtherHost => StatusCode::MISDIRECTED_REQUEST,
             Self::TooManyLogins => StatusCode::TOO_MANY_REQUESTS,
-            Self::TooManyListeners | Self::Slow | Self::Desk(DeskError::Stopped) => {
+            Self::TooManyListeners
+            | Self::Slow
+            | Self::Desk(DeskError::Stopped)
+            | Self::Store(StoreError::Reopening | StoreError::Broken) => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Store(_) | Self::Task(_) | Self::Desk(DeskError::Failed(_)) => {
@@ -113,6 +116,10 @@ impl WebError {
             Self::Desk(DeskError::Failed(_)) => (
                 "The decision was not recorded",
                 "Look at the daemon's log: the disk may be full. Then decide again.",
+            ),
+            Self::Store(StoreError::Reopening | StoreError::Broken) => (
+                "The database is being opened again",
+                "It had a fault. Try again in a few seconds; nothing is lost.",
             ),
             Self::Store(_) | Self::Task(_) => (
                 "This page could not be made",

@@ -11,6 +11,8 @@ const STALL_MICROS: i64 = 60 * Micros::SECOND;
 pub struct Health {
     /// Why ingest stands still, where it does.
     pub ingest_error: Option<String>,
+    /// (bytes free, bytes needed) on the database's disk while reading waits for room there.
+    pub disk_full: Option<(u64, u64)>,
     /// Why file changes are noticed late or by polling only, where they are.
     pub watcher_degraded: Option<String>,
     /// (bytes read, bytes to read) while history is being read.
@@ -27,6 +29,14 @@ impl Health {
         let mut alarms = Vec::new();
         if let Some(error) = &self.ingest_error {
             alarms.push(Shown::new(&format!("Ingest has stopped: {error}")));
+        }
+        if let Some((free, needed)) = self.disk_full {
+            alarms.push(Shown::new(&format!(
+                "The disk with the database is full: {} are free and {} are needed. New log lines are not read until \
+                 there is room; then reading goes on by itself. Nothing is lost as long as the logs are kept.",
+                bytes(free),
+                bytes(needed)
+            )));
         }
         if let Some(silence) = self.stalled_for(now) {
             alarms.push(Shown::new(&format!(
@@ -56,8 +66,9 @@ impl Health {
     /// ones.
     fn stalled_for(&self, now: Micros) -> Option<i64> {
         let silence = now.since(self.last_batch_at?);
-        (self.backfill.is_none() && self.ingest_error.is_none() && silence > STALL_MICROS)
-            .then_some(silence)
+        let is_explained =
+            self.backfill.is_some() || self.ingest_error.is_some() || self.disk_full.is_some();
+        (!is_explained && silence > STALL_MICROS).then_some(silence)
     }
 }
 
@@ -71,6 +82,15 @@ mod tests {
         let quiet = Health { last_batch_at: Some(now.minus(61_000_000)), ..Health::default() };
         assert_eq!(quiet.alarms(now).len(), 1);
         assert!(Health { backfill: Some((1, 2)), ..quiet }.alarms(now).is_empty());
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_what_is_needed() {
+        let health = Health { disk_full: Some((3 << 20, 64 << 20)), ..Health::default() };
+        let alarms = health.alarms(Micros(0));
+        let [alarm] = &alarms[..] else { panic!("one alarm and not {}", alarms.len()) };
+        assert!(alarm.as_str().contains("full"), "{}", alarm.as_str());
+        assert!(alarm.as_str().contains("64"), "{}", alarm.as_str());
     }
 
     #[test]

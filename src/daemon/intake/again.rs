@@ -83,7 +83,9 @@ impl Intake {
     /// Goes on from where the old database stood: the rest of what it had read is carried over.
     pub(in crate::daemon) fn resume(&mut self, position: &Position, cursor: &Cursor) {
         self.tail.resume(cursor);
-        self.queues.remove(&position.generation);
+        if let Some(queue) = self.queues.remove(&position.generation) {
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(queue.bytes());
+        }
         self.known.insert(position.generation, Known::of(position));
     }
 }

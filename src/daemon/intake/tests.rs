@@ -1,3 +1,4 @@
+use super::queue::{FAIR_MICROS, HOLD_MICROS};
 use super::*;
 use crate::tail::TailConfig;
 
@@ -86,6 +87,127 @@ fn oddities_of_one_kind_are_one_event_with_their_number() {
     let event = &events[0];
     assert_eq!((event.code, event.more, event.seconds), (IngestCode::TimeBack, 1, 3600));
     assert_eq!(event.position.offset, WITH.len() as u64);
+}
+
+/// A line of some bytes at a second of the morning.
+fn dated(second: u32, padding: usize) -> String {
+    format!(
+        "{{\"actor\":\"client\",\"tool\":\"b\",\"args\":{{\"p\":\"{}\"}},\"outcome\":\"ASK\",\
+         \"ts\":\"2026-11-20T08:{:02}:{:02}Z\"}}\n",
+        "p".repeat(padding),
+        second / 60,
+        second % 60
+    )
+}
+
+/// How many lines of each stream a batch holds.
+fn shares(cut: &Cut) -> BTreeMap<u64, usize> {
+    let records = cut.records.iter().map(|record| record.id.generation);
+    let mut shares = BTreeMap::new();
+    for generation in records.chain(cut.rejects.iter().map(|reject| reject.generation)) {
+        *shares.entry(generation).or_default() += 1;
+    }
+    shares
+}
+
+#[test]
+fn a_file_that_floods_with_old_lines_or_rejects_does_not_keep_the_others_waiting() {
+    const BATCH: usize = 100;
+    for flood in [dated(0, 10), "no record at all\n".to_owned()] {
+        let logs = tempfile::tempdir().unwrap();
+        std::fs::write(logs.path().join("a.jsonl"), flood.repeat(5_000)).unwrap();
+        let quiet: String = (100..160).map(|second| dated(second, 10)).collect();
+        std::fs::write(logs.path().join("b.jsonl"), quiet).unwrap();
+        for (is_fair, expected) in [(false, 0), (true, BATCH / 2)] {
+            let mut intake = intake(logs.path(), true);
+            intake.be_fair(is_fair);
+            let mut now = Micros::parse_rfc3339("2026-11-20T09:00:00Z").unwrap();
+            intake.scan(now, false);
+            let mut batch = |after: i64| {
+                now = now.plus(after);
+                let cut = intake.cut(BATCH, now);
+                intake.commit(&cut);
+                shares(&cut)
+            };
+            assert_eq!(batch(0), BTreeMap::from([(1, BATCH)]), "nothing has waited for long");
+            assert_eq!(batch(FAIR_MICROS - 1), BTreeMap::from([(1, BATCH)]));
+            let third = batch(1);
+            assert_eq!(third.get(&2).copied().unwrap_or(0), expected);
+            assert_eq!(third.values().sum::<usize>(), BATCH);
+        }
+    }
+}
+
+#[test]
+fn of_many_files_that_wait_each_gets_a_share_of_the_batch() {
+    let logs = tempfile::tempdir().unwrap();
+    std::fs::write(logs.path().join("a.jsonl"), dated(0, 10).repeat(5_000)).unwrap();
+    for file in 0..20 {
+        let lines: String = (100..150).map(|second| dated(second, 10 + file)).collect();
+        std::fs::write(logs.path().join(format!("b{file:02}.jsonl")), lines).unwrap();
+    }
+    let mut intake = intake(logs.path(), true);
+    intake.be_fair(true);
+    let now = Micros::parse_rfc3339("2026-11-20T09:00:00Z").unwrap();
+    intake.scan(now, false);
+    let cut = intake.cut(100, now);
+    intake.commit(&cut);
+    let cut = intake.cut(100, now.plus(FAIR_MICROS));
+    let shares = shares(&cut);
+    assert_eq!(shares.len(), 21);
+    assert!(shares.values().filter(|share| **share == 2).count() >= 20, "{shares:?}");
+}
+
+#[test]
+fn a_batch_and_what_is_read_ahead_of_it_are_bounded_in_bytes_whatever_the_lines() {
+    let logs = tempfile::tempdir().unwrap();
+    let line_bytes = 1 << 20;
+    for file in 0..40 {
+        let lines: String = (0..3).map(|second| dated(second, line_bytes + file)).collect();
+        std::fs::write(logs.path().join(format!("{file:02}.jsonl")), lines).unwrap();
+    }
+    let mut intake = intake(logs.path(), false);
+    intake.scan(Micros(0), false);
+    let (mut lines, mut batches) = (0, 0);
+    loop {
+        let cut = intake.cut(50_000, Micros(0));
+        if cut.cursors.is_empty() {
+            break;
+        }
+        assert!(cut.bytes <= BATCH_BYTES_MAX + line_bytes as u64 * 2, "{}", cut.bytes);
+        assert!(intake.waiting_bytes <= WAITING_BYTES_MAX + line_bytes as u64 * 2);
+        lines += cut.records.len();
+        batches += 1;
+        intake.commit(&cut);
+    }
+    assert_eq!((lines, intake.waiting_bytes), (120, 0));
+    assert!(batches >= 4);
+}
+
+#[test]
+fn more_files_than_are_read_at_a_time_are_all_read() {
+    let logs = tempfile::tempdir().unwrap();
+    let files = 2 * FILES_ADDED_MIN + 100;
+    for file in 0..files {
+        std::fs::write(logs.path().join(format!("{file}.jsonl")), dated(0, file).repeat(2))
+            .unwrap();
+    }
+    let mut intake = intake(logs.path(), false);
+    intake.files_max = 100;
+    intake.scan(Micros(0), false);
+    let first = intake.cut(1, Micros(0));
+    intake.commit(&first);
+    assert_eq!(intake.queues.len(), 100);
+    let mut lines = first.records.len();
+    loop {
+        let cut = intake.cut(50_000, Micros(0));
+        if cut.cursors.is_empty() {
+            break;
+        }
+        lines += cut.records.len();
+        intake.commit(&cut);
+    }
+    assert_eq!(lines, files * 2);
 }
 
 /// What the database gets of a batch, as (offset, length) in order, and up to where.

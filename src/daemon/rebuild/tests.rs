@@ -30,6 +30,7 @@ fn setup(home: &Path) -> Setup {
         silence_micros: None,
         journal: Some(super::super::journal_path(&database)),
         mail: None,
+        free_bytes_min: 0,
     }
 }
 
