@@ -244,7 +244,10 @@ impl Run {
 
     /// Waits until the daemon says that it cannot store what it reads.
     pub(super) fn await_fault(&mut self) -> Result<(), String> {
-        self.await_that("a fault", |run| run.stderr().contains("ingest has stopped"))
+        self.await_that("a fault", |run| {
+            let told = run.stderr();
+            ["ingest has stopped", "the disk is full"].iter().any(|fault| told.contains(fault))
+        })
     }
 
     /// What the database says against itself.
