@@ -127,6 +127,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     start_log(&cli.common);
+    std::panic::set_hook(Box::new(|panic| tell_panic(panic.location())));
     if !matches!(cli.command, Command::Simulate(_)) {
         // Whatever is written beside the logs (database, its log, journal, token, socket) is for its owner alone.
         rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
@@ -184,6 +185,12 @@ fn load(overrides: &Overrides) -> Result<Config, Failure> {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         Failure::config(anyhow!("the configuration cannot be used:\n{}", problems.join("\n")))
     })
+}
+
+/// Says where a part of the program failed, and not with what: a panic's message may quote a log.
+fn tell_panic(place: Option<&std::panic::Location<'_>>) {
+    let place = place.map(ToString::to_string).unwrap_or_default();
+    tracing::error!(place, "a part of Calltrail failed; please report this line");
 }
 
 /// The log goes to stderr: for people on a terminal, as JSON lines elsewhere.

@@ -107,6 +107,8 @@ pub struct Correlator {
     floor: Micros,
     /// True while what memory does not hold is nowhere: the store was empty at the start.
     complete: bool,
+    /// Records ahead of the clock that came since such were last forgotten.
+    ahead: usize,
 }
 
 impl Correlator {
@@ -123,6 +125,7 @@ impl Correlator {
             newest,
             floor: newest.map_or(Micros(i64::MIN), |newest| newest.minus(HORIZON_MICROS)),
             complete: false,
+            ahead: 0,
         }
     }
 
@@ -270,13 +273,13 @@ impl Correlator {
     /// Moves the floor behind the newest record and forgets what lies before it.
     fn advance(&mut self, records: &[Arc<Record>]) {
         let newest_of = |with_future: bool| {
-            let counts =
-                |record: &&Arc<Record>| with_future || record.time_quality != TimeQuality::Future;
+            let counts = |record: &&Arc<Record>| with_future || !is_ahead(record);
             records.iter().filter(counts).filter_map(|record| record.at).max()
         };
         self.newest = self.newest.max(newest_of(false));
-        // A flood of times far ahead would otherwise be held until they come.
-        let is_flooded = self.memory.units() > UNITS_MAX;
+        // A flood of times far ahead would otherwise be held until they come; a few are, so that they move nothing.
+        self.ahead += records.iter().filter(|record| is_ahead(record)).count();
+        let is_flooded = self.memory.units() > UNITS_MAX && self.ahead > UNITS_MAX / 2;
         let newest = self.newest.max(newest_of(true).filter(|_| is_flooded));
         let Some(newest) = newest else { return };
         let horizon = horizon_micros(self.memory.units());
@@ -286,6 +289,9 @@ impl Correlator {
         if floor.since(self.floor) < horizon / 10 && !late {
             return;
         }
+        if is_flooded {
+            self.ahead = 0;
+        }
         self.floor = self.floor.max(floor);
         self.memory.forget(self.floor);
         if self.memory.scopes() > SCOPES_MAX {
@@ -293,6 +299,11 @@ impl Correlator {
             self.complete = false;
         }
     }
+}
+
+/// Whether the record was ahead of the clock when it was read.
+fn is_ahead(record: &Record) -> bool {
+    record.time_quality == TimeQuality::Future
 }
 
 /// How much of the past so many units may be.

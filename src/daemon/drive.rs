@@ -122,13 +122,15 @@ impl Driver {
         let told = match fault.cause() {
             // Smaller batches do for it; if they do not, it is told again.
             Cause::Full => format!("the disk is full ({fault})"),
+            // What the database says of a value may quote it.
+            Cause::Content => "the database refused a line".to_owned(),
             _ => fault.to_string(),
         };
         let told = format!("{told}. Nothing is lost: the logs are read on once it is well");
         self.health.send_if_modified(|health| {
             let is_new = health.ingest_error.as_ref() != Some(&told);
             if is_new {
-                tracing::error!(%fault, "ingest has stopped; the database is opened again");
+                tracing::error!(told, "ingest has stopped; the database is opened again");
                 health.ingest_error = Some(told);
             }
             is_new

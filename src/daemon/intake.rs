@@ -17,11 +17,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::again::CARRIED;
 use self::queue::{Entry, Queue, What, ZEROS, is_valid, read};
 use super::notice::{self, Notices};
+use super::silence::Silences;
 use crate::dialects::Parser;
 use crate::mask::mask_cut;
 use crate::model::{IngestCode, IngestEvent, Micros, Record, RecordId, Reject, Text};
 use crate::store::{Gap, Position};
-use crate::tail::{Chunk, Cursor, ScanReport, SourceState, SourceStatus, Tail};
+use crate::tail::{Chunk, Cursor, ScanReport, SourceStatus, Tail};
 pub(super) use again::Again;
 
 /// Bytes read ahead over all files; their records take several times as much.
@@ -36,8 +37,9 @@ const FILES_MAX: usize = 16_384;
 const FILES_ADDED_MIN: usize = 64;
 /// Bytes of lines in a batch, at most, but for its last line.
 const BATCH_BYTES_MAX: u64 = 32 << 20;
-/// Reads in a row that give nothing because one line takes them all; the next round goes on.
-const READS_MAX: usize = 64;
+/// Reads of a batch that may give nothing, each because one line or hole takes it all, over all files: the next round
+/// goes on. Without the bound a few files of nothing would hold up the others.
+const EMPTY_READS_MAX: usize = 16;
 /// How far a time is looked for when the first lines of a file have none.
 const TIMELESS_BYTES_MAX: u64 = 4 << 20;
 /// Of a line that the database refuses, how much is kept.
@@ -61,8 +63,10 @@ pub(super) struct Intake {
     waits: Waits,
     /// What files told since the last batch.
     noticed: Notices,
+    silences: Silences,
     /// Something was read that could not be described: once the batch is stored, reading goes back to what is.
     must_rewind: bool,
+    empty_reads_left: usize,
     /// While a database is made again: what is read once more.
     again: Option<Again>,
 }
@@ -84,10 +88,8 @@ struct Known {
     history_until: u64,
     records: u64,
     rejects: u64,
-    /// When something was last read of it, by the clock.
+    /// When a record was last read of it, by the clock.
     heard_at: Option<Micros>,
-    /// Its silence since then was told.
-    is_silent: bool,
 }
 
 /// One batch, ready to be joined and stored.
@@ -138,6 +140,8 @@ impl Intake {
             files_max: FILES_MAX,
             waits,
             noticed: Notices::default(),
+            silences: Silences::default(),
+            empty_reads_left: EMPTY_READS_MAX,
             must_rewind: false,
             again: None,
         }
@@ -194,20 +198,13 @@ impl Intake {
     /// Notes the logs that were written to while this database was kept, and no longer are.
     fn notice_silence(&mut self, now: Micros) {
         let Some(silence_micros) = self.waits.silence_micros else { return };
-        for status in self.tail.status() {
-            let Some(known) = self.known.get_mut(&status.generation) else { continue };
-            let Some(heard_at) = known.heard_at else { continue };
-            if status.state == SourceState::Live
-                && status.committed > known.history_until
-                && !known.is_silent
-                && now.since(heard_at) >= silence_micros
-            {
-                known.is_silent = true;
-                let position =
-                    RecordId { generation: status.generation, offset: status.committed, index: 0 };
-                let event = notice::of_silence(&status.stream, position, heard_at, silence_micros);
-                self.noticed.add(event);
-            }
+        let known = &self.known;
+        let heard_at = |status: &SourceStatus| {
+            let known = known.get(&status.generation)?;
+            known.heard_at.filter(|_| status.committed > known.history_until)
+        };
+        for event in self.silences.notice(&self.tail.status(), heard_at, silence_micros, now) {
+            self.noticed.add(event);
         }
     }
 
@@ -256,10 +253,12 @@ impl Intake {
     /// not matter.
     pub(super) fn be_fair(&mut self, is_fair: bool) {
         self.is_fair = is_fair;
+        self.tail.let_wait(!is_fair);
     }
 
     /// The next batch of at most `entries_max` lines, oldest first; empty when there is nothing to read.
     pub(super) fn cut(&mut self, entries_max: usize, now: Micros) -> Cut {
+        self.empty_reads_left = EMPTY_READS_MAX;
         let mut round = Round {
             cut: Cut::default(),
             ends: BTreeMap::new(),
@@ -380,9 +379,9 @@ impl Intake {
 
     fn put(&mut self, what: What, generation: u64, now: Micros, cut: &mut Cut) {
         let known = self.known.entry(generation).or_default();
-        // What is read once more was heard when it was read first.
-        if self.again.is_none() {
-            (known.heard_at, known.is_silent) = (Some(now), false);
+        // What is read once more was heard when it was read first; a blank line says nothing.
+        if self.again.is_none() && matches!(what, What::Record(_)) {
+            known.heard_at = Some(now);
         }
         let odd = match &what {
             What::Record(record) => {
@@ -504,7 +503,6 @@ impl Intake {
     /// Reads ahead where the queue is empty. Lines without a time wait for the first one that has it.
     fn fill(&mut self, generation: u64, chunk_bytes: usize, now: Micros) {
         let mut timeless_bytes = 0;
-        let mut reads = 0;
         loop {
             let queue = self.queues.get(&generation);
             let first = queue.and_then(|queue| queue.entries.front());
@@ -516,8 +514,8 @@ impl Intake {
             let chunk = self.tail.read(generation, chunk_bytes);
             if chunk.items.is_empty() {
                 // A line longer than a chunk takes several reads, and gives nothing before the last.
-                if self.tail.is_pending(generation) && reads < READS_MAX {
-                    reads += 1;
+                if self.tail.is_pending(generation) && self.empty_reads_left > 0 {
+                    self.empty_reads_left -= 1;
                     continue;
                 }
                 return;
@@ -549,7 +547,6 @@ impl Known {
             records: position.records,
             rejects: position.rejects,
             heard_at: position.heard_at,
-            is_silent: false,
         }
     }
 }

@@ -16,6 +16,7 @@ mod notice;
 mod pipeline;
 mod rebuild;
 mod scan;
+mod silence;
 mod watch;
 
 pub use clock::now;

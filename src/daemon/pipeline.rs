@@ -127,7 +127,7 @@ impl Pipeline {
         let tail = tail(setup, &positions);
         let mut pipeline = Self::with(setup, store, tail, &positions, Restored::default(), now)?;
         pipeline.set_aside = set_aside;
-        pipeline.notice_own(setup.journal.as_deref(), now)?;
+        pipeline.notice_own(setup, now)?;
         Ok(pipeline)
     }
 

@@ -40,6 +40,8 @@ pub struct Engine {
     swept_at: Option<Micros>,
     /// Changes since the last sweep.
     unswept: usize,
+    /// Those of them that are ahead of the clock.
+    unswept_future: usize,
     /// Alerts on single calls without a time, which are in no window.
     untimed: FxHashSet<AlertId>,
     /// The store remembers first calls that an earlier database had.
@@ -101,6 +103,7 @@ impl Engine {
             watermark: None,
             swept_at: None,
             unswept: 0,
+            unswept_future: 0,
             untimed: FxHashSet::default(),
             remembers: false,
             first_seen: Vec::new(),
@@ -339,8 +342,10 @@ impl Engine {
         };
         self.watermark = self.watermark.max(newest_of(false));
         self.unswept += changes.len();
+        let of_future = changes.iter().filter_map(|change| change.new.as_ref());
+        self.unswept_future += of_future.filter(|call| is_future(call)).count();
         // A flood of times far ahead would otherwise be held until they come.
-        let is_flooded = self.unswept > UNSWEPT_MAX;
+        let is_flooded = self.unswept > UNSWEPT_MAX && self.unswept_future > UNSWEPT_MAX / 2;
         let watermark = self.watermark.max(newest_of(true).filter(|_| is_flooded));
         let Some(watermark) = watermark else {
             return;
@@ -351,7 +356,7 @@ impl Engine {
             return;
         }
         self.swept_at = self.watermark;
-        self.unswept = 0;
+        (self.unswept, self.unswept_future) = (0, 0);
         for (rule, held) in self.rules.rules.iter().zip(&mut self.shelves) {
             let Shelf { groups, cold_before } = held;
             match (&rule.kind, groups) {

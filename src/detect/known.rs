@@ -48,7 +48,7 @@ pub(super) fn remembered(fact: &FirstSeen) -> Event {
 
 /// Whether a call is one of these: every other has its place in a file, and those are numbered from one.
 pub(super) fn is_remembered(call: &Call) -> bool {
-    call.position.generation == 0
+    call.kind == EventKind::Call && call.position.generation == 0
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl Store {
     }
 }
 
-fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
+pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
     append_each(connection, "record_log", &batch.records, |appender, record| {
         record_row::append(appender, record)
     })?;

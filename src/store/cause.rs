@@ -19,6 +19,14 @@ pub(crate) enum Cause {
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 /// What DuckDB says when it must not take more memory.
 const MEMORY: [&str; 3] = ["Out of Memory", "failed to allocate", "Cannot allocate memory"];
+/// The classes of errors that are about a value.
+const CONTENT: [&str; 5] = [
+    "Conversion Error",
+    "Constraint Error",
+    "Invalid Input Error",
+    "Out of Range Error",
+    "Invalid type Error",
+];
 /// What comes from outside of the statement.
 const PASSING: [&str; 8] = [
     "IO Error",
@@ -66,6 +74,10 @@ impl StoreError {
 }
 
 fn cause_of(message: &str) -> Cause {
+    // What is said of a value may quote it, and values are chosen by whoever writes the logs.
+    if CONTENT.iter().any(|class| message.starts_with(class)) {
+        return Cause::Content;
+    }
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&FULL) {
         Cause::Full

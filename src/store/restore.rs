@@ -3,6 +3,7 @@
 use duckdb::Connection;
 use rustc_hash::FxHashSet;
 
+use super::batch::write;
 use super::value::{bytes, get_id, get_time, number, optional, text, time};
 use super::{
     AlertRow, Batch, Decision, DeliveryOutcome, FaultKind, Gap, Store, StoreError, first_seen,
@@ -156,8 +157,14 @@ impl Store {
         }
         let reasons = alerts.iter().map(|(row, reason)| (row.alert.id, reason.clone())).collect();
         let rows = alerts.into_iter().map(|(row, _)| row).collect();
-        self.commit(&Batch { alerts: rows, ..Batch::default() })?;
-        self.commit(&Batch { retracted: reasons, ..Batch::default() })
+        // Both or none: an alert that stood in between would be one that nothing shows, and for good.
+        let seq = self.seq + 1;
+        let transaction = self.connection.transaction()?;
+        write(&transaction, seq, &Batch { alerts: rows, ..Batch::default() })?;
+        write(&transaction, seq + 1, &Batch { retracted: reasons, ..Batch::default() })?;
+        transaction.commit()?;
+        self.seq = seq + 1;
+        Ok(())
     }
 }
 

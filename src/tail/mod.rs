@@ -128,6 +128,8 @@ pub struct Tail {
     problems: BTreeMap<(PathBuf, ProblemKind), Problem>,
     /// Met while reading, since the last scan.
     read_problems: Vec<Problem>,
+    /// Whether newer files wait for the archives of their stream.
+    may_wait: bool,
 }
 
 impl Tail {
@@ -161,6 +163,7 @@ impl Tail {
             inside: Vec::new(),
             problems: BTreeMap::new(),
             read_problems: Vec::new(),
+            may_wait: true,
         }
     }
 

@@ -51,7 +51,7 @@ impl Tail {
         for source in self.sources.values().filter(|source| source.is_pending()) {
             let read = source.read.offset;
             let is_due = if source.unpacking.is_none() {
-                read > 0 || !awaited.contains(&*source.stream)
+                read > 0 || !self.may_wait || !awaited.contains(&*source.stream)
             } else {
                 if read < WAITED_FOR_BYTES_MAX {
                     awaited.insert(&source.stream);
@@ -63,6 +63,12 @@ impl Tail {
             }
         }
         pending
+    }
+
+    /// Whether a file that was not begun may wait for the archives of its stream. Not where lines are
+    /// news: an archive that takes hours would hide them.
+    pub fn let_wait(&mut self, may_wait: bool) {
+        self.may_wait = may_wait;
     }
 
     /// Whether the generation has unread bytes which may hold complete lines.

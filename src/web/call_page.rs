@@ -206,7 +206,11 @@ fn facts(call: &Call) -> Vec<(&'static str, Shown)> {
         ("Client", text(&call.client)),
         ("Tenant", text(&call.tenant)),
         ("Session", (!is_event).then(|| call.session.to_string())),
-        ("Byte offset", is_event.then(|| count(call.position.offset))),
+        // Calltrail's own files have no number, and no place in them is meant.
+        (
+            "Byte offset",
+            (is_event && call.position.generation > 0).then(|| count(call.position.offset)),
+        ),
         ("Duration", millis(call.duration_ms)),
         ("Question to answer", millis(call.ask_to_answer_ms)),
         ("Decision", call.decision.map(|decision| class_words(decision).to_owned())),
