@@ -61,8 +61,8 @@ impl Tried {
 #[derive(Debug)]
 pub(super) struct Care {
     lines_max: usize,
-    /// The line that is refused when it comes again.
-    suspect: Option<Tried>,
+    /// The line that failed last, and whether it is refused when it comes again: not before it has failed twice alone.
+    suspect: Option<(Tried, bool)>,
     /// Lines refused since a batch last went well.
     refused: u32,
     wait: Duration,
@@ -82,7 +82,7 @@ impl Care {
 
     /// Whether this batch is the one line that could not be stored.
     pub(super) fn refuses(&self, tried: &Tried) -> bool {
-        self.suspect.as_ref() == Some(tried)
+        self.suspect.as_ref().is_some_and(|(suspect, is_sure)| *is_sure && suspect == tried)
     }
 
     /// Notes a fault, met with this batch in hand, if with any. Returns how long to wait before the next try.
@@ -95,7 +95,8 @@ impl Care {
                 return Duration::ZERO;
             }
             if cause == Cause::Content && !self.refuses(tried) && self.refused < REFUSED_MAX {
-                self.suspect = Some(tried.clone());
+                let is_sure = self.suspect.as_ref().is_some_and(|(suspect, _)| suspect == tried);
+                self.suspect = Some((tried.clone(), is_sure));
                 return Duration::ZERO;
             }
         }
@@ -117,6 +118,7 @@ impl Care {
             self.suspect = None;
             return;
         }
+        self.suspect = None;
         self.refused = 0;
         self.wait = WAIT_MIN;
         self.lines_max = (self.lines_max * 2).min(BATCH_LINES_MAX);
@@ -188,9 +190,21 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_fails_even_as_a_reject_is_waited_for() {
+    fn a_line_that_fails_once_is_tried_again_before_it_is_refused() {
         let mut care = Care::default();
         assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
+        assert!(!care.refuses(&tried(1, 9)));
+        care.stored(false);
+        assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
+        assert!(!care.refuses(&tried(1, 9)), "it was well in between");
+    }
+
+    #[test]
+    fn a_line_that_fails_even_as_a_reject_is_waited_for() {
+        let mut care = Care::default();
+        for _ in 0..2 {
+            assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
+        }
         assert!(care.refuses(&tried(1, 9)) && !care.refuses(&tried(1, 10)));
         assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), WAIT_MIN);
         assert!(!care.refuses(&tried(1, 9)));
