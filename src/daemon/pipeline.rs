@@ -1,6 +1,7 @@
 //! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
 
 mod again;
+mod room;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::model::{
 use crate::notify::{MailConfig, message_id};
 use crate::store::{
     AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored,
-    Space, Store, StoreError, ToolName, ToolRow, Whose,
+    Store, StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -544,24 +545,6 @@ impl Pipeline {
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
         facts::deliver(self.journal.as_mut(), &mut self.store, delivery)
-    }
-
-    /// Bytes free on the database's disk, if that can be told.
-    pub(crate) fn free_bytes(&self) -> Option<u64> {
-        Space::of(self.store.path(), 0).ok().map(|space| space.free_bytes)
-    }
-
-    /// What is lacking on the disk, if something is. Where a checkpoint can give room back, and may, one is made first.
-    pub(crate) fn lacks_room(&self, may_write: bool) -> Result<Option<Space>, StoreError> {
-        let short = || {
-            // A file system that cannot be asked says so when it is written to.
-            let space = Space::of(self.store.path(), self.free_bytes_min).ok();
-            space.filter(Space::is_short)
-        };
-        if may_write && short().is_some_and(|space| space.can_checkpoint()) {
-            self.store.checkpoint()?;
-        }
-        Ok(short())
     }
 
     /// For idle moments and a clean stop.

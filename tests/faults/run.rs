@@ -244,7 +244,8 @@ impl Run {
 
     /// Waits until the daemon says that it cannot store what it reads.
     pub(super) fn await_fault(&mut self) -> Result<(), String> {
-        self.await_that("a fault", |run| run.stderr().contains("ingest has stopped"))
+        let told = ["ingest has stopped", "reading waits for room"];
+        self.await_that("a fault", |run| told.iter().any(|told| run.stderr().contains(told)))
     }
 
     /// What the database says against itself.
