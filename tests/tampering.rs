@@ -102,3 +102,30 @@ fn a_line_dated_ahead_of_the_clock_is_kept_and_raises_an_alert_and_one_pass_says
     assert_eq!(calls[0]["at"], "2026-11-20T08:00:04.000000Z");
     assert!(calls[0]["witnesses"][0]["offset"].as_u64() > Some(0), "the line is shown");
 }
+
+#[test]
+fn a_journal_that_was_changed_is_an_alert_once() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    fs::create_dir(&logs).unwrap();
+    let daemon = Daemon::start(home.path(), &logs);
+    append(&logs.join("audit.jsonl"), &lines("u-ann", 0..5));
+    append(&logs.join("audit.jsonl"), &line("u-ann", 1500));
+    append(&logs.join("audit.jsonl"), &line("u-ann", 6));
+    await_that("an alert in the journal", || tampering(&daemon.alerts()) == ["audit.jsonl"]);
+    daemon.stop();
+
+    let journal = home.path().join("state/calltrail/calltrail.duckdb.journal.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    assert!(text.contains("log-tampering"));
+    fs::write(&journal, text.replace("log-tampering", "log-tempering")).unwrap();
+    let of_journal = || ("calltrail.duckdb.journal.jsonl".to_owned(), "journal-broken".to_owned());
+    for _ in 0..2 {
+        let daemon = Daemon::start(home.path(), &logs);
+        await_that("the event", || noticed(&daemon).contains(&of_journal()));
+        let all = noticed(&daemon);
+        assert_eq!(all.iter().filter(|event| **event == of_journal()).count(), 1);
+        await_that("the alert", || tampering(&daemon.alerts()).len() == 2);
+        daemon.stop();
+    }
+}

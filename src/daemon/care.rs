@@ -12,6 +12,8 @@ use crate::store::{Cause, StoreError};
 pub(super) const BATCH_LINES_MAX: usize = 20_000;
 /// After a failure, a batch is so many times smaller.
 const SMALLER: usize = 8;
+/// How often in a row a line has to fail alone before it is set aside: an error that passes must cost none.
+const FAILURES_MIN: u32 = 3;
 /// Lines set aside in a row, with nothing stored between them: more are no lines' fault.
 const REFUSED_MAX: u32 = 16;
 /// The first wait after a fault, and the longest.
@@ -61,8 +63,8 @@ impl Tried {
 #[derive(Debug)]
 pub(super) struct Care {
     lines_max: usize,
-    /// The line that failed last, and whether it is refused when it comes again: not before it has failed twice alone.
-    suspect: Option<(Tried, bool)>,
+    /// The line that failed alone, and how often in a row.
+    suspect: Option<(Tried, u32)>,
     /// Lines refused since a batch last went well.
     refused: u32,
     wait: Duration,
@@ -82,7 +84,7 @@ impl Care {
 
     /// Whether this batch is the one line that could not be stored.
     pub(super) fn refuses(&self, tried: &Tried) -> bool {
-        self.suspect.as_ref().is_some_and(|(suspect, is_sure)| *is_sure && suspect == tried)
+        self.failures_of(tried) >= FAILURES_MIN
     }
 
     /// Notes a fault, met with this batch in hand, if with any. Returns how long to wait before the next try.
@@ -94,14 +96,20 @@ impl Care {
             if cause == Cause::Content && tried.lines > 1 {
                 return Duration::ZERO;
             }
-            if cause == Cause::Content && !self.refuses(tried) && self.refused < REFUSED_MAX {
-                let is_sure = self.suspect.as_ref().is_some_and(|(suspect, _)| suspect == tried);
-                self.suspect = Some((tried.clone(), is_sure));
-                return Duration::ZERO;
+            let failures = self.failures_of(tried) + 1;
+            if cause == Cause::Content && failures <= FAILURES_MIN && self.refused < REFUSED_MAX {
+                self.suspect = Some((tried.clone(), failures));
+                // What was no fault of the line's may be over at once, or in a while.
+                return if failures == 1 { Duration::ZERO } else { WAIT_MIN };
             }
         }
         self.suspect = None;
         self.waited()
+    }
+
+    fn failures_of(&self, tried: &Tried) -> u32 {
+        let suspect = self.suspect.as_ref().filter(|(suspect, _)| suspect == tried);
+        suspect.map_or(0, |(_, failures)| *failures)
     }
 
     /// The next wait where nothing can be done but wait.
@@ -118,8 +126,7 @@ impl Care {
             self.suspect = None;
             return;
         }
-        self.suspect = None;
-        self.refused = 0;
+        (self.refused, self.suspect) = (0, None);
         self.wait = WAIT_MIN;
         self.lines_max = (self.lines_max * 2).min(BATCH_LINES_MAX);
     }
@@ -159,11 +166,23 @@ mod tests {
     fn the_one_line_that_cannot_be_stored_is_set_aside_and_all_others_are_stored() {
         for bad in [0, 1, 4_999, 19_999, 99_999] {
             let (refused, failures, waited) = read(100_000, |line| line == bad);
-            assert_eq!((refused, waited), (vec![bad], Duration::ZERO));
+            assert_eq!((refused, waited), (vec![bad], 2 * WAIT_MIN));
             assert!(failures < 40, "{failures}");
         }
         let (refused, _, waited) = read(60_000, |line| line % 20_000 == 7);
-        assert_eq!((refused, waited), (vec![7, 20_007, 40_007], Duration::ZERO));
+        assert_eq!((refused, waited), (vec![7, 20_007, 40_007], 6 * WAIT_MIN));
+    }
+
+    #[test]
+    fn an_error_that_passes_costs_no_line() {
+        let mut care = Care::default();
+        care.failed(Cause::Content, Some(&tried(1, 9)));
+        care.failed(Cause::Content, Some(&tried(1, 9)));
+        assert!(!care.refuses(&tried(1, 9)));
+        care.stored(false);
+        // Another line's failures are its own, and those of long ago are forgotten.
+        care.failed(Cause::Content, Some(&tried(1, 10)));
+        assert!(!care.refuses(&tried(1, 10)) && !care.refuses(&tried(1, 9)));
     }
 
     #[test]
@@ -190,20 +209,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_fails_once_is_tried_again_before_it_is_refused() {
-        let mut care = Care::default();
-        assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
-        assert!(!care.refuses(&tried(1, 9)));
-        care.stored(false);
-        assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
-        assert!(!care.refuses(&tried(1, 9)), "it was well in between");
-    }
-
-    #[test]
     fn a_line_that_fails_even_as_a_reject_is_waited_for() {
         let mut care = Care::default();
-        for _ in 0..2 {
-            assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), Duration::ZERO);
+        for wait in [Duration::ZERO, WAIT_MIN, WAIT_MIN] {
+            assert!(!care.refuses(&tried(1, 9)));
+            assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), wait);
         }
         assert!(care.refuses(&tried(1, 9)) && !care.refuses(&tried(1, 10)));
         assert_eq!(care.failed(Cause::Content, Some(&tried(1, 9))), WAIT_MIN);

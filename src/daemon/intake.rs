@@ -19,7 +19,7 @@ use self::queue::{Entry, Queue, What, ZEROS, is_valid, read};
 use super::notice::{self, Notices};
 use crate::dialects::Parser;
 use crate::mask::mask_cut;
-use crate::model::{IngestCode, Micros, Record, RecordId, Reject, Text};
+use crate::model::{IngestCode, IngestEvent, Micros, Record, RecordId, Reject, Text};
 use crate::store::{Gap, Position};
 use crate::tail::{Chunk, Cursor, ScanReport, SourceState, SourceStatus, Tail};
 pub(super) use again::Again;
@@ -168,6 +168,11 @@ impl Intake {
             }
         }
         report
+    }
+
+    /// Adds an event that others noticed.
+    pub(super) fn tell(&mut self, event: IngestEvent) {
+        self.noticed.add(event);
     }
 
     /// Notes what a change of a file tells of its log.

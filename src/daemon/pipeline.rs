@@ -1,7 +1,8 @@
 //! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
 
 mod again;
-mod room;
+mod alerts;
+mod own;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use super::care::{BATCH_LINES_MAX, Care, Tried};
-use super::evidence::{Lines, Paths};
+use super::evidence::Lines;
 use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
@@ -21,13 +22,13 @@ use crate::dialects::Parser;
 use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    Alert, AlertChange, AlertId, Call, CallChange, EventKind, IngestCode, Labels, Micros,
-    OutboxItem, OutcomeClass, Record, RecordKind, Text,
+    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, Record,
+    RecordKind, Text,
 };
-use crate::notify::{MailConfig, message_id};
+use crate::notify::MailConfig;
 use crate::store::{
-    AlertRow, Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored,
-    Store, StoreError, ToolName, ToolRow, Whose,
+    Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored, Space, Store,
+    StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -124,8 +125,10 @@ impl Pipeline {
         let (store, set_aside) = Store::open_or_mend(&OpenOptions { now, ..setup.store.clone() })?;
         let positions = store.positions()?;
         let tail = tail(setup, &positions);
-        let pipeline = Self::with(setup, store, tail, &positions, Restored::default(), now)?;
-        Ok(Self { set_aside, ..pipeline })
+        let mut pipeline = Self::with(setup, store, tail, &positions, Restored::default(), now)?;
+        pipeline.set_aside = set_aside;
+        pipeline.notice_own(setup.journal.as_deref(), now)?;
+        Ok(pipeline)
     }
 
     /// Over a store that is open. `positions` are those that the tail goes on from, `old` what is known of an older
@@ -455,86 +458,6 @@ impl Pipeline {
         }
     }
 
-    /// Adds the alerts, and tells what of them has to be in the journal.
-    fn put_alerts(
-        &mut self,
-        changes: Vec<AlertChange>,
-        now: Micros,
-        batch: &mut Batch,
-    ) -> Result<Vec<Fact>, StoreError> {
-        let mut facts = Vec::new();
-        if changes.is_empty() {
-            return Ok(facts);
-        }
-        let paths = Paths::of_now(&self.intake);
-        for change in changes {
-            match change {
-                AlertChange::Set { alert, is_new, replaces } => {
-                    let owed = batch.outbox.len();
-                    self.owe_mail(&alert, is_new, &replaces, now, batch)?;
-                    let mails = batch.outbox.get(owed..).unwrap_or_default();
-                    let is_told = !is_new || self.remembered.knows(alert.id);
-                    if !(is_told && replaces.is_empty() && mails.is_empty()) {
-                        facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
-                    }
-                    let mut stored = replaces.clone();
-                    // One that was retracted and comes again has its lines, which the logs may have lost.
-                    stored
-                        .extend((!is_new || self.store.knows_alert(alert.id)?).then_some(alert.id));
-                    let (intake, reader) = (&mut self.intake, &self.reader);
-                    let evidence = self.lines.views(&alert, &stored, &paths, intake, reader)?;
-                    batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
-                }
-                AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
-            }
-        }
-        Ok(facts)
-    }
-
-    /// A mail for every recipient, where the alert is grave enough, rests on at least one line that is news, and was
-    /// not mailed under this or a former id. An alert on history is mailed when news comes to it.
-    fn owe_mail(
-        &self,
-        alert: &Alert,
-        is_new: bool,
-        former: &[AlertId],
-        now: Micros,
-        batch: &mut Batch,
-    ) -> Result<(), StoreError> {
-        let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
-        let Some(mail) = mail else {
-            return Ok(());
-        };
-        if alert.evidence.iter().all(|evidence| self.is_history(&evidence.call)) {
-            return Ok(());
-        }
-        if !is_new {
-            let ids: Vec<AlertId> = former.iter().copied().chain([alert.id]).collect();
-            if self.store.is_mail_owed(&ids)? {
-                return Ok(());
-            }
-        }
-        batch.outbox.extend(mail.recipients().map(|recipient| OutboxItem {
-            id: 0,
-            alert_id: alert.id,
-            recipient: recipient.to_owned(),
-            message_id: message_id(alert.id, recipient, mail.domain()),
-            created_at: now,
-            attempts: 0,
-        }));
-        Ok(())
-    }
-
-    /// Whether all of a call was there when the database was made. What happens to a file happens now.
-    fn is_history(&self, call: &Call) -> bool {
-        let code = IngestCode::from_word(&call.code).filter(|_| call.kind == EventKind::Ingest);
-        if let Some(code) = code {
-            return code.is_of_content() && self.intake.is_history(call.position);
-        }
-        let mut steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);
-        steps.all(|step| self.intake.is_history(step.record))
-    }
-
     pub(crate) fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {
         self.store.knows_alert(id)
     }
@@ -545,6 +468,24 @@ impl Pipeline {
 
     pub(crate) fn deliver(&mut self, delivery: &Delivery) -> Result<(), StoreError> {
         facts::deliver(self.journal.as_mut(), &mut self.store, delivery)
+    }
+
+    /// Bytes free on the database's disk, if that can be told.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        Space::of(self.store.path(), 0).ok().map(|space| space.free_bytes)
+    }
+
+    /// What is lacking on the disk, if something is. Where a checkpoint can give room back, and may, one is made first.
+    pub(crate) fn lacks_room(&self, may_write: bool) -> Result<Option<Space>, StoreError> {
+        let short = || {
+            // A file system that cannot be asked says so when it is written to.
+            let space = Space::of(self.store.path(), self.free_bytes_min).ok();
+            space.filter(Space::is_short)
+        };
+        if may_write && short().is_some_and(|space| space.can_checkpoint()) {
+            self.store.checkpoint()?;
+        }
+        Ok(short())
     }
 
     /// For idle moments and a clean stop.

@@ -1,8 +1,8 @@
 //! What the pure stages need to see again of what was stored: late records' neighbours, cold groups' calls.
 
-use super::value::{Sql, bytes, get_id, get_json, get_time, text, time, truth};
+use super::value::{Sql, bytes, get_id, get_json, get_time, number, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
-use crate::model::{AlertId, Call, CallId, IngestEvent, Micros, Record, Text};
+use crate::model::{AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, Text};
 
 /// Records of one tool or one proxy in a range of time, ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,6 +149,14 @@ impl Store {
         let sql = "select exists (from call_log where call_id = ? and time = ?)";
         let id = event.id();
         let place = [bytes(&id.0), time(Some(event.at))];
+        Ok(self.connection.query_row(sql, place, |row| row.get(0))?)
+    }
+
+    /// Whether an event of this kind at this place is stored, whenever it was noticed.
+    pub fn knows_event_at(&self, code: IngestCode, offset: u64) -> Result<bool, StoreError> {
+        let sql =
+            "select exists (from call_log where kind = 'ingest' and code = ? and \"offset\" = ?)";
+        let place = [text(code.as_str()), number(offset)];
         Ok(self.connection.query_row(sql, place, |row| row.get(0))?)
     }
 

@@ -244,8 +244,10 @@ impl Run {
 
     /// Waits until the daemon says that it cannot store what it reads.
     pub(super) fn await_fault(&mut self) -> Result<(), String> {
-        let told = ["ingest has stopped", "reading waits for room"];
-        self.await_that("a fault", |run| told.iter().any(|told| run.stderr().contains(told)))
+        self.await_that("a fault", |run| {
+            let told = run.stderr();
+            ["ingest has stopped", "the disk is full"].iter().any(|fault| told.contains(fault))
+        })
     }
 
     /// What the database says against itself.
