@@ -24,6 +24,8 @@ use crate::store::{Delivery, DeliveryOutcome, Desk, DeskError, Reader};
 const ROUND_MAX: usize = 100;
 /// How often the outbox is looked at when nobody says that something is new.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How soon the store is asked again to put down what became of a mail.
+const RECORD_EVERY: Duration = Duration::from_millis(500);
 /// How long a mail that is being sent may go on after the order to stop.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
@@ -43,11 +45,21 @@ pub async fn run(
             () = outbox.round(&reader, &desk, &mailer, clock, &shutdown) => {}
             () = stopped(&shutdown) => return,
         }
+        let look_in = if outbox.unrecorded.is_empty() { LOOK_EVERY } else { RECORD_EVERY };
         tokio::select! {
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => break,
             () = changed(&mut wake) => {}
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(look_in) => {}
         }
+    }
+    // A fate that is not put down now is a mail that is sent again.
+    let last = async {
+        while outbox.record_left(&desk).await == Recorded::Later {
+            tokio::time::sleep(RECORD_EVERY).await;
+        }
+    };
+    if tokio::time::timeout(STOP_GRACE, last).await.is_err() {
+        tracing::warn!("mails may be sent again: what became of them could not be put down");
     }
 }
 
@@ -110,6 +122,9 @@ impl Outbox {
         clock: fn() -> Micros,
         shutdown: &CancellationToken,
     ) {
+        if self.record_left(desk).await == Recorded::NeverAgain {
+            return;
+        }
         let now = clock();
         if now < self.resume_at {
             return;
@@ -135,6 +150,19 @@ impl Outbox {
                 return;
             }
         }
+    }
+
+    /// Puts down what the store could not take before.
+    async fn record_left(&mut self, desk: &Desk) -> Recorded {
+        let mut all = Recorded::Yes;
+        for delivery in std::mem::take(&mut self.unrecorded).into_values() {
+            match self.record(desk, delivery).await {
+                Recorded::Yes => {}
+                Recorded::Later => all = Recorded::Later,
+                Recorded::NeverAgain => return Recorded::NeverAgain,
+            }
+        }
+        all
     }
 
     /// Puts the outcome down, and keeps it when the store cannot: the next round tries again, and
