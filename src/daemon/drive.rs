@@ -57,12 +57,14 @@ pub(super) struct Trouble {
     read_at: Instant,
     /// A database that can be read and not written to: pages read it until the next try.
     lookout: Option<Store>,
+    /// Fates of mails that wait for the database: the mailer waits for each, so they are few.
+    put_off: Vec<Request>,
 }
 
 impl Default for Trouble {
     fn default() -> Self {
         let (open_at, read_at) = (Instant::now(), Instant::now());
-        Self { care: Care::default(), open_at, read_at, lookout: None }
+        Self { care: Care::default(), open_at, read_at, lookout: None, put_off: Vec::new() }
     }
 }
 
@@ -89,8 +91,8 @@ impl Driver {
         while !self.shutdown.is_cancelled() {
             let Some(mut current) = pipeline.take() else {
                 tokio::select! {
-                    () = self.shutdown.cancelled() => return,
-                    Some(request) = self.desk.recv() => refuse(request),
+                    () = self.shutdown.cancelled() => break,
+                    Some(request) = self.desk.recv() => self.put_off(request),
                     () = tokio::time::sleep_until(self.trouble.open_at) => pipeline = self.reopen(),
                 }
                 continue;
@@ -115,6 +117,31 @@ impl Driver {
                 }
             }
         }
+        // Stopped while the database was closed: a last try for what waits for it.
+        if !self.trouble.put_off.is_empty()
+            && let Ok(Some(mut pipeline)) = self.try_open()
+            && let Err(error) = self.catch_up(&mut pipeline)
+        {
+            tracing::warn!(%error, "the fate of a mail could not be put down");
+        }
+    }
+
+    /// While there is no database to ask: people are told, and the fate of a mail waits, or it would be sent again.
+    fn put_off(&mut self, request: Request) {
+        match request {
+            Request::Decide(_, answer) => {
+                drop(answer.send(Err(DeskError::Failed(StoreError::Reopening.to_string()))));
+            }
+            Request::Deliver(..) => self.trouble.put_off.push(request),
+        }
+    }
+
+    /// Puts down what had to wait for the database.
+    fn catch_up(&mut self, pipeline: &mut Pipeline) -> Result<(), StoreError> {
+        for request in std::mem::take(&mut self.trouble.put_off) {
+            self.answer(pipeline, request)?;
+        }
+        Ok(())
     }
 
     /// Puts the fault on the page, and into the log where it is not the same as the last one.
@@ -208,6 +235,7 @@ impl Driver {
     ) -> Result<(), Fault> {
         let mut rested_at = now();
         let mut is_dirty = false;
+        self.catch_up(pipeline)?;
         loop {
             if self.reader.is_broken() {
                 return Err(StoreError::Broken.into());
@@ -419,14 +447,6 @@ fn decide(
     }
 }
 
-/// Answers while there is no database to ask.
-fn refuse(request: Request) {
-    let told = || Err(DeskError::Failed(StoreError::Reopening.to_string()));
-    match request {
-        Request::Decide(_, answer) | Request::Deliver(_, answer) => drop(answer.send(told())),
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -495,6 +515,29 @@ pub(super) mod tests {
             trouble: Trouble::default(),
         };
         (driver, pipeline, shown)
+    }
+
+    #[test]
+    fn while_the_database_is_closed_people_are_told_and_the_fate_of_a_mail_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut driver, mut pipeline, _) = driver(folder.path());
+        let decision = Decision {
+            alert_id: crate::model::AlertId([1; 16]),
+            at: Micros(0),
+            who: "ann".to_owned(),
+            state: crate::model::AlertState::Acknowledged,
+            close_reason: None,
+            note: String::new(),
+        };
+        let (answer, mut decided) = oneshot::channel();
+        driver.put_off(Request::Decide(decision, answer));
+        assert!(matches!(decided.try_recv(), Ok(Err(DeskError::Failed(_)))));
+        let delivery = Delivery { outbox_id: 1, at: Micros(0), outcome: DeliveryOutcome::Sent };
+        let (answer, mut delivered) = oneshot::channel();
+        driver.put_off(Request::Deliver(delivery, answer));
+        assert!(delivered.try_recv().is_err());
+        driver.catch_up(&mut pipeline).unwrap();
+        assert!(matches!(delivered.try_recv(), Ok(Ok(()))));
     }
 
     #[test]
