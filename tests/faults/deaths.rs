@@ -1,7 +1,7 @@
 //! Deaths: of the process at any moment and at each point of the write path, and of the writer alone.
 
 use super::run::{Run, Seen};
-use super::step::{Dice, Step};
+use super::step::{Dice, POINTS, Step};
 use crate::faults::is_soak;
 
 /// Everyday life of one log, with an alert to find and to mail.
@@ -30,18 +30,8 @@ fn survive(point: &'static str, action: &'static str, passing: u64) {
 
 #[test]
 fn a_death_at_any_point_of_the_write_path_loses_nothing_and_doubles_nothing() {
-    let points = [
-        "in_step",
-        "before_flush",
-        "mid_append",
-        "before_commit",
-        "after_commit",
-        "before_checkpoint",
-        "after_checkpoint",
-        "before_delivery",
-    ];
     std::thread::scope(|scope| {
-        for point in points {
+        for point in POINTS {
             scope.spawn(move || survive(point, "kill", 1));
         }
     });

@@ -215,17 +215,19 @@ fn link(dice: &mut Dice, log: u64) -> Step {
     }
 }
 
+/// The fail-points on the write path.
+pub(super) const POINTS: [&str; 8] = [
+    "in_step",
+    "before_flush",
+    "mid_append",
+    "before_commit",
+    "after_commit",
+    "before_checkpoint",
+    "after_checkpoint",
+    "before_delivery",
+];
+
 fn fault(dice: &mut Dice) -> Step {
-    const POINTS: [&str; 8] = [
-        "in_step",
-        "before_flush",
-        "mid_append",
-        "before_commit",
-        "after_commit",
-        "before_checkpoint",
-        "after_checkpoint",
-        "before_delivery",
-    ];
     let point = dice.pick(&POINTS);
     // Most deaths are sudden; after an error the database is opened again, which takes its time.
     let action = dice.pick(&["kill", "kill", "kill", "kill", "panic", "error"]);
