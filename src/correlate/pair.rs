@@ -1,31 +1,74 @@
 //! Joins the units of one component: which records of different witnesses tell of the same call.
 
-use super::arguments::{Agreement, agreement};
-use super::unit::Unit;
-use super::{Clocks, JOIN_SLACK_MICROS};
-use crate::model::{Certainty, JoinedBy, Micros, Text, Witness};
+use rustc_hash::FxHashMap;
 
-/// A call on its way: the units that tell of it, lead first, and how each was tied to it.
+use super::align::{self, Fine};
+use super::arguments::{Agreement, agreement};
+use super::clock::{Clocks, Estimate, Sample};
+use super::unit::Unit;
+use super::waiting::{Seen, Waiting};
+use super::{JOIN_SLACK_MICROS, retry};
+use crate::model::{CANDIDATES_MAX, Certainty, JoinedBy, Micros, RecordId, Text, Witness};
+
+/// A call on its way: the units that tell of it, the first attempt's lead first.
 #[derive(Clone, Debug)]
 pub(super) struct Joined<'a> {
-    pub(super) units: Vec<(&'a Unit, JoinedBy, Certainty)>,
+    pub(super) lead: Seen<'a>,
+    pub(super) units: Vec<Tied<'a>>,
 }
 
-/// One witness's units wait to be taken by the calls of the witnesses above it.
-struct Waiting<'a> {
-    /// In order of time.
-    units: Vec<(&'a Unit, Micros, Micros)>,
-    /// For each unit, the latest end of it and those before it.
-    reach: Vec<Micros>,
-    taken: Vec<bool>,
+/// A unit, and how it was tied to its call.
+#[derive(Clone, Debug)]
+pub(super) struct Tied<'a> {
+    pub(super) seen: Seen<'a>,
+    pub(super) joined_by: JoinedBy,
+    pub(super) certainty: Certainty,
+    /// First records of what else fits, at most [`CANDIDATES_MAX`].
+    pub(super) candidates: Vec<RecordId>,
+    pub(super) attempt: u32,
 }
 
-/// Candidates looked at for one call and pass, so that a flood of look-alikes costs a bounded amount.
-const CANDIDATES_MAX: usize = 4096;
+/// What joining a component came to.
+pub(super) struct Verdict<'a> {
+    pub(super) calls: Vec<Joined<'a>>,
+    /// What it says of the clocks, with the first record of the unit that was tied.
+    pub(super) samples: Vec<(RecordId, Sample)>,
+}
 
-/// Joins `units` (in any order, of one tool and one piece of time) into calls. From the witness farthest from the work
-/// to the nearest, each one's units are given to the calls so far; what is left over is a call of its own.
-pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Vec<Joined<'a>> {
+/// By how much more a rival may miss the expected time and still be one.
+const RIVAL_MICROS: i64 = Micros::SECOND / 2;
+/// Rivals looked at on each side.
+const RIVALS_LOOKED_AT: usize = 8;
+
+/// Joins `units` (in any order, of one tool and one piece of time) into calls. The first pass goes by the configured
+/// clocks and in order, and its joins without doubt measure the clocks; the second goes by the clocks as measured.
+pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Verdict<'a> {
+    let first = round(units, &Ruler { clocks, measured: false });
+    let samples = samples(&first);
+    let calls = if is_measured(units, clocks) {
+        round(units, &Ruler { clocks, measured: true })
+    } else {
+        first
+    };
+    Verdict { calls: retry::fold(calls), samples }
+}
+
+/// A unit that stands alone.
+pub(super) fn alone<'a>(unit: &'a Unit, clocks: &Clocks) -> Joined<'a> {
+    let lead = Seen::new(unit, clocks);
+    let tied = Tied {
+        seen: lead.clone(),
+        joined_by: JoinedBy::Alone,
+        certainty: Certainty::Exact,
+        candidates: Vec::new(),
+        attempt: 0,
+    };
+    Joined { lead, units: vec![tied] }
+}
+
+/// From the witness farthest from the work to the nearest, each one's units are given to the calls so far; what is
+/// left over is a call of its own.
+fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
     let mut calls: Vec<Joined<'a>> = Vec::new();
     for witness in Witness::ALL {
         let of_witness: Vec<&Unit> =
@@ -33,84 +76,315 @@ pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Vec<Joined<'a>> {
         if of_witness.is_empty() {
             continue;
         }
-        let left = take(&mut calls, of_witness, clocks);
-        calls.extend(
-            left.into_iter()
-                .map(|unit| Joined { units: vec![(unit, JoinedBy::Alone, Certainty::Exact)] }),
-        );
+        let left = take(&mut calls, &of_witness, ruler);
+        calls.extend(left.into_iter().map(|unit| alone(unit, ruler.clocks)));
     }
     calls
 }
 
 /// Gives the waiting units to calls, in passes from the surest knowledge to the least, and returns what is left.
-fn take<'a>(calls: &mut [Joined<'a>], units: Vec<&'a Unit>, clocks: &Clocks) -> Vec<&'a Unit> {
-    let mut waiting = Waiting::new(units, clocks);
+fn take<'a>(calls: &mut [Joined<'a>], units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<&'a Unit> {
+    if calls.is_empty() {
+        return units.to_vec();
+    }
+    let mut waiting = Waiting::new(units, ruler.clocks);
     // Calls that may have run come before those that were refused, then the earliest first.
     let mut order: Vec<usize> = (0..calls.len()).collect();
     order.sort_by_cached_key(|index| {
-        let lead = calls[*index].units[0].0;
-        let stream = Text::clone(&lead.base.stream);
-        let at = lead.at().map(|at| at.plus(clocks.offset(&stream)));
-        (lead.is_refused(), at, stream, lead.base.id)
+        let lead = &calls[*index].lead;
+        let offset = ruler.clocks.offset(lead.stream());
+        let at = lead.unit.at().map(|at| at.plus(offset));
+        (lead.unit.is_refused(), at, Text::clone(lead.stream()), lead.unit.base.id)
     });
-    for pass in [
-        Pass::Trace,
-        Pass::Agrees(Agreement::All),
-        Pass::Agrees(Agreement::Some),
-        Pass::Agrees(Agreement::Nothing),
-    ] {
-        for index in &order {
-            let call = &mut calls[*index];
-            let witness = waiting.units.first().map(|(unit, ..)| unit.witness());
-            if call.units.iter().any(|(unit, ..)| Some(unit.witness()) == witness) {
-                continue;
-            }
-            if let Some((unit, certainty)) = waiting.find(call, pass, clocks) {
-                call.units.push((unit, pass.joined_by(), certainty));
-            }
+    for pass in PASSES {
+        order.retain(|index| !calls[*index].is_seen_by(waiting.witness));
+        let concerned: Vec<usize> =
+            order.iter().copied().filter(|index| pass.concerns(&calls[*index])).collect();
+        if !concerned.is_empty() {
+            Matching { calls, order: &concerned, waiting: &mut waiting, pass, ruler }.run();
         }
     }
     waiting.left()
 }
 
+/// One pass over the calls it concerns.
+pub(super) struct Matching<'m, 'a> {
+    pub(super) calls: &'m mut [Joined<'a>],
+    /// Calls without a unit of the witness, in the order in which they choose.
+    pub(super) order: &'m [usize],
+    pub(super) waiting: &'m mut Waiting<'a>,
+    pub(super) pass: Pass,
+    pub(super) ruler: &'m Ruler<'m>,
+}
+
+impl<'a> Matching<'_, 'a> {
+    fn run(mut self) {
+        if self.pass == Pass::Changed {
+            self.take_changed();
+            return;
+        }
+        let was_taken: Vec<bool> =
+            (0..self.waiting.units.len()).map(|index| self.waiting.is_taken(index)).collect();
+        let (mut found, fine) =
+            if self.ruler.measured { align::nearest(&mut self) } else { Default::default() };
+        let mut is_served: Vec<bool> = vec![false; self.calls.len()];
+        for (call, _) in &found {
+            is_served[*call] = true;
+        }
+        for index in self.order.iter().copied().filter(|index| !is_served[*index]) {
+            let Self { calls, waiting, pass, ruler, .. } = &mut self;
+            let call = &calls[index];
+            let Some(window) = ruler.search(&call.lead) else { continue };
+            let key = call.lane(*pass);
+            let unit = waiting.first(key, window, |unit| fits(call, unit, *pass, ruler));
+            if let Some(unit) = unit {
+                waiting.take(unit);
+                found.push((index, unit));
+            }
+        }
+        self.tie(&found, &was_taken, &fine);
+    }
+
+    /// Ties what was found, and says how sure that is.
+    fn tie(&mut self, found: &[(usize, usize)], was_taken: &[bool], fine: &Fine<'a>) {
+        let rivals = Rivals::new(self, was_taken, fine);
+        let tied: Vec<(usize, Tied<'a>)> = found
+            .iter()
+            .map(|(call, unit)| {
+                let candidates = rivals.of(*call, *unit);
+                let certainty = match self.pass {
+                    _ if !candidates.is_empty() => Certainty::Ambiguous,
+                    Pass::ToolUse | Pass::Trace => Certainty::Exact,
+                    _ => Certainty::Unambiguous,
+                };
+                let seen = self.waiting.units[*unit].clone();
+                let joined_by = self.pass.joined_by();
+                (*call, Tied { seen, joined_by, certainty, candidates, attempt: 0 })
+            })
+            .collect();
+        for (call, tied) in tied {
+            self.calls[call].units.push(tied);
+        }
+    }
+
+    /// A trace covers a whole turn. Where it has one call and one record of this tool left, they are the same, whatever
+    /// the arguments say: they were changed on the way.
+    fn take_changed(&mut self) {
+        let mut calls: FxHashMap<&Text, Vec<usize>> = FxHashMap::default();
+        for index in self.order {
+            let lead = self.calls[*index].lead.unit;
+            if let Some(trace) = lead.told.trace_id.as_ref().filter(|_| !lead.is_refused()) {
+                calls.entry(trace).or_default().push(*index);
+            }
+        }
+        let mut units: FxHashMap<&Text, Vec<usize>> = FxHashMap::default();
+        for (index, seen) in self.waiting.units.iter().enumerate() {
+            if let Some(trace) =
+                seen.unit.told.trace_id.as_ref().filter(|_| !self.waiting.is_taken(index))
+            {
+                units.entry(trace).or_default().push(index);
+            }
+        }
+        let mut found: Vec<(usize, usize)> = calls
+            .iter()
+            .filter_map(|(trace, calls)| match (&calls[..], units.get(trace).map(Vec::as_slice)) {
+                ([call], Some([unit])) => Some((*call, *unit)),
+                _ => None,
+            })
+            .filter(|(call, unit)| {
+                let (call, unit) = (&self.calls[*call], &self.waiting.units[*unit]);
+                call.agrees_on_names(unit.unit) && self.ruler.meets(&call.lead, unit)
+            })
+            .collect();
+        found.sort_unstable();
+        for (call, unit) in found {
+            self.waiting.take(unit);
+            let seen = self.waiting.units[unit].clone();
+            let (joined_by, certainty) = (JoinedBy::Trace, Certainty::Exact);
+            let tied = Tied { seen, joined_by, certainty, candidates: Vec::new(), attempt: 0 };
+            self.calls[call].units.push(tied);
+        }
+    }
+}
+
+/// What else fits a join.
+struct Rivals<'m, 'a> {
+    matching: &'m Matching<'m, 'a>,
+    was_taken: &'m [bool],
+    fine: &'m Fine<'a>,
+    /// The leads of the calls that chose in this pass, and which they are.
+    leads: Waiting<'a>,
+    places: FxHashMap<RecordId, usize>,
+}
+
+impl<'m, 'a> Rivals<'m, 'a> {
+    fn new(matching: &'m Matching<'_, 'a>, was_taken: &'m [bool], fine: &'m Fine<'a>) -> Self {
+        let leads: Vec<Seen<'a>> = matching
+            .order
+            .iter()
+            .map(|index| {
+                let call = &matching.calls[*index];
+                Seen { key: call.lane(matching.pass), ..call.lead.clone() }
+            })
+            .collect();
+        let places = matching
+            .order
+            .iter()
+            .map(|index| (matching.calls[*index].lead.unit.base.id, *index))
+            .collect();
+        Self { matching, was_taken, fine, leads: Waiting::of(leads), places }
+    }
+
+    fn of(&self, call: usize, unit: usize) -> Vec<RecordId> {
+        let Matching { calls, waiting, pass, ruler, .. } = self.matching;
+        let (joined, seen) = (&calls[call], &waiting.units[unit]);
+        let miss = self.miss(joined, seen);
+        let is_rival = |joined: &Joined<'a>, seen: &Seen<'a>| {
+            fits(joined, seen, *pass, ruler)
+                && self
+                    .miss(joined, seen)
+                    .zip(miss)
+                    .is_none_or(|(other, own)| other <= own + RIVAL_MICROS)
+        };
+        let key = joined.lane(*pass);
+        let (Some(window), Some(span)) = (ruler.search(&joined.lead), seen.span) else {
+            return Vec::new();
+        };
+        let times = ruler.expected(&joined.lead, waiting);
+        let units = waiting
+            .around(key, window, &times, RIVALS_LOOKED_AT)
+            .into_iter()
+            .filter(|other| *other != unit && !self.was_taken[*other])
+            .filter(|other| is_rival(joined, &waiting.units[*other]))
+            .map(|other| &waiting.units[other]);
+        let reach = ruler.reach();
+        let window = (span.0.minus(reach), span.1.plus(reach));
+        let others = self
+            .leads
+            .around(key, window, &[span.0, span.1], RIVALS_LOOKED_AT)
+            .into_iter()
+            .filter_map(|lead| {
+                let other = *self.places.get(&self.leads.units[lead].unit.base.id)?;
+                (other != call && is_rival(&calls[other], seen)).then_some(&self.leads.units[lead])
+            });
+        let mut found: Vec<&Seen<'a>> = units.chain(others).collect();
+        found.sort_by_key(|seen| (seen.from(), seen.stream(), seen.unit.base.id));
+        found.iter().take(CANDIDATES_MAX).map(|seen| seen.unit.base.id).collect()
+    }
+
+    /// How far the unit's record is from where the clocks say, where they were measured.
+    fn miss(&self, call: &Joined<'_>, unit: &Seen<'_>) -> Option<i64> {
+        let estimate = self.matching.ruler.estimate(&call.lead, unit)?;
+        Some((call.lead.gap_to(unit) - self.fine.offset(&call.lead, unit, estimate)).abs())
+    }
+}
+
+/// How knowledge ties records to calls, from the surest to the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
+pub(super) enum Pass {
+    ToolUse,
     Trace,
     Agrees(Agreement),
+    /// By an id, against the arguments.
+    Changed,
 }
+
+const PASSES: [Pass; 6] = [
+    Pass::ToolUse,
+    Pass::Trace,
+    Pass::Agrees(Agreement::All),
+    Pass::Agrees(Agreement::Some),
+    Pass::Agrees(Agreement::Nothing),
+    Pass::Changed,
+];
 
 impl Pass {
     const fn joined_by(self) -> JoinedBy {
         match self {
-            Self::Trace => JoinedBy::Trace,
+            Self::ToolUse => JoinedBy::ToolUse,
+            Self::Trace | Self::Changed => JoinedBy::Trace,
             Self::Agrees(Agreement::Nothing) => JoinedBy::Time,
             Self::Agrees(_) => JoinedBy::Arguments,
         }
     }
 
-    fn accepts(self, call: &Joined<'_>, unit: &Unit) -> bool {
-        let lead = call.units[0].0;
-        let same_trace = call.units.iter().any(|(known, ..)| known.shares_trace(unit));
+    fn concerns(self, call: &Joined<'_>) -> bool {
         match self {
+            Self::ToolUse => {
+                call.units.iter().any(|tied| tied.seen.unit.told.tool_use_id.is_some())
+            }
+            Self::Trace | Self::Changed => {
+                call.units.iter().any(|tied| tied.seen.unit.told.trace_id.is_some())
+            }
+            Self::Agrees(Agreement::All) => call.lane(self).is_some(),
+            Self::Agrees(_) => true,
+        }
+    }
+
+    fn accepts(self, call: &Joined<'_>, unit: &Unit) -> bool {
+        let lead = call.lead.unit;
+        let shares = |of: fn(&Unit) -> Option<&Text>| {
+            of(unit).is_some_and(|id| call.units.iter().any(|tied| of(tied.seen.unit) == Some(id)))
+        };
+        let differs = |of: fn(&Unit) -> Option<&Text>| {
+            of(lead).is_some() && of(unit).is_some() && !shares(of)
+        };
+        let (tool_use, trace): (fn(&Unit) -> Option<&Text>, fn(&Unit) -> Option<&Text>) =
+            (|unit| unit.told.tool_use_id.as_ref(), |unit| unit.told.trace_id.as_ref());
+        match self {
+            Self::ToolUse => shares(tool_use),
             // A trace covers a whole turn, which may call one tool many times.
-            Self::Trace => same_trace && best_agreement(call, unit) != Agreement::Contradicts,
+            Self::Trace => {
+                shares(trace)
+                    && !differs(tool_use)
+                    && best_agreement(call, unit) != Agreement::Contradicts
+            }
             Self::Agrees(wanted) => {
-                let both_traced =
-                    lead.told.trace_id.is_some() && unit.told.trace_id.is_some() && !same_trace;
                 // A refused call has run only where a value ties the record to it; elsewhere another call of the
                 // same tool, a moment later, would be taken for a bypass.
                 let tied = wanted >= Agreement::Some || !lead.is_refused() || unit.is_refused();
-                !both_traced && tied && best_agreement(call, unit) == wanted
+                tied && !differs(trace)
+                    && !differs(tool_use)
+                    && best_agreement(call, unit) >= wanted
             }
+            Self::Changed => false,
         }
     }
+}
+
+impl Joined<'_> {
+    fn is_seen_by(&self, witness: Option<Witness>) -> bool {
+        self.units.iter().any(|tied| Some(tied.seen.unit.witness()) == witness)
+    }
+
+    /// Which units the pass has to look at: all, or those that show the same arguments.
+    pub(super) fn lane(&self, pass: Pass) -> Option<u64> {
+        if pass != Pass::Agrees(Agreement::All) {
+            return None;
+        }
+        self.units.iter().find_map(|tied| super::waiting::key_of(&tied.seen.unit.shown.args))
+    }
+
+    fn agrees_on_names(&self, unit: &Unit) -> bool {
+        self.units.iter().all(|tied| {
+            let both = (&tied.seen.unit.told.principal, &unit.told.principal);
+            !matches!(both, (Some(left), Some(right)) if left != right)
+        })
+    }
+}
+
+/// Whether the pass may tie the unit to the call.
+pub(super) fn fits(call: &Joined<'_>, unit: &Seen<'_>, pass: Pass, ruler: &Ruler<'_>) -> bool {
+    ruler.meets(&call.lead, unit)
+        && call.agrees_on_names(unit.unit)
+        && pass.accepts(call, unit.unit)
 }
 
 /// The worst news decides: one witness's contradiction rules the join out, else the best agreement counts.
 fn best_agreement(call: &Joined<'_>, unit: &Unit) -> Agreement {
     let mut best = Agreement::Nothing;
-    for (known, ..) in &call.units {
-        match agreement(&known.shown.args, &unit.shown.args) {
+    for tied in &call.units {
+        match agreement(&tied.seen.unit.shown.args, &unit.shown.args) {
             Agreement::Contradicts => return Agreement::Contradicts,
             agreed => best = best.max(agreed),
         }
@@ -118,84 +392,84 @@ fn best_agreement(call: &Joined<'_>, unit: &Unit) -> Agreement {
     best
 }
 
-impl<'a> Waiting<'a> {
-    /// Units without a time join nothing by time, but stay to be returned.
-    fn new(units: Vec<&'a Unit>, clocks: &Clocks) -> Self {
-        let mut units: Vec<_> = units
-            .into_iter()
-            .map(|unit| {
-                let (from, to) = unit.interval().unwrap_or((Micros(i64::MAX), Micros(i64::MAX)));
-                let offset = clocks.offset(&unit.base.stream);
-                (unit, from.plus(offset), to.plus(offset))
-            })
-            .collect();
-        units.sort_by_key(|(unit, from, _)| (*from, Text::clone(&unit.base.stream), unit.base.id));
-        let reach = units
-            .iter()
-            .scan(Micros(i64::MIN), |reach, (_, _, to)| {
-                *reach = (*reach).max(*to);
-                Some(*reach)
-            })
-            .collect();
-        let taken = vec![false; units.len()];
-        Self { units, reach, taken }
+/// By which clocks, and how far, records of one call may lie apart.
+pub(super) struct Ruler<'c> {
+    clocks: &'c Clocks,
+    measured: bool,
+}
+
+impl Ruler<'_> {
+    pub(super) fn estimate(&self, lead: &Seen<'_>, unit: &Seen<'_>) -> Option<Estimate> {
+        if !self.measured {
+            return None;
+        }
+        self.clocks.estimate(lead.stream(), unit.stream(), lead.span?.0)
     }
 
-    /// The first candidate that fits, and how sure that is; the unit is taken.
-    fn find(
-        &mut self,
-        call: &Joined<'a>,
-        pass: Pass,
-        clocks: &Clocks,
-    ) -> Option<(&'a Unit, Certainty)> {
-        let lead = call.units[0].0;
-        let (from, to) = lead.interval()?;
-        let offset = clocks.offset(&lead.base.stream);
-        let (from, to) =
-            (from.plus(offset).minus(JOIN_SLACK_MICROS), to.plus(offset).plus(JOIN_SLACK_MICROS));
-        let mut candidates = self
-            .candidates(from, to)
-            .filter(|index| !self.taken[*index])
-            .take(CANDIDATES_MAX)
-            .filter(|index| {
-                let unit = self.units[*index].0;
-                agree_on_principal(call, unit) && pass.accepts(call, unit)
-            });
-        let (found, several) = (candidates.next()?, candidates.next().is_some());
-        drop(candidates);
-        let certainty = match (pass, several) {
-            (_, true) => Certainty::Ambiguous,
-            (Pass::Trace, false) => Certainty::Exact,
-            (Pass::Agrees(_), false) => Certainty::Unambiguous,
+    /// Whether the two can be of one call by their times.
+    fn meets(&self, lead: &Seen<'_>, unit: &Seen<'_>) -> bool {
+        let (Some((from, to)), Some((begin, end))) = (lead.span, unit.span) else { return false };
+        let (offset, slack) = self
+            .estimate(lead, unit)
+            .map_or((0, JOIN_SLACK_MICROS), |known| (known.offset, known.tolerance));
+        begin <= to.plus(offset + slack) && end >= from.plus(offset - slack)
+    }
+
+    /// Where anything that meets the call is to be found.
+    pub(super) fn search(&self, lead: &Seen<'_>) -> Option<(Micros, Micros)> {
+        let (from, to) = lead.span?;
+        Some((from.minus(self.reach()), to.plus(self.reach())))
+    }
+
+    const fn reach(&self) -> i64 {
+        // A measured offset is at most the slack, and so is the tolerance.
+        if self.measured { 2 * JOIN_SLACK_MICROS } else { JOIN_SLACK_MICROS }
+    }
+
+    /// When the call's record of the witness is expected, by the clocks of its streams.
+    pub(super) fn expected(&self, lead: &Seen<'_>, waiting: &Waiting<'_>) -> Vec<Micros> {
+        let Some((from, to)) = lead.span else { return Vec::new() };
+        let mut offsets: Vec<i64> = if self.measured {
+            let streams = waiting.streams.iter();
+            streams
+                .filter_map(|stream| self.clocks.estimate(lead.stream(), stream, from))
+                .map(|estimate| estimate.offset)
+                .collect()
+        } else {
+            Vec::new()
         };
-        self.taken[found] = true;
-        Some((self.units[found].0, certainty))
-    }
-
-    /// The units whose interval meets [from, to]: those that begin inside it, the earliest first, then those that began
-    /// before and last into it, the latest first. Who is nearer to the work sees a call after who is farther from it,
-    /// so to have begun before is the exception.
-    fn candidates(&self, from: Micros, to: Micros) -> impl Iterator<Item = usize> + '_ {
-        let inside = self.units.partition_point(|(_, unit_from, _)| *unit_from < from);
-        let oldest = self.reach.partition_point(|reach| *reach < from);
-        let before = oldest.max(inside.saturating_sub(CANDIDATES_MAX))..inside;
-        (inside..self.units.len())
-            .take_while(move |index| self.units[*index].1 <= to)
-            .chain(before.rev().filter(move |index| self.units[*index].2 >= from))
-    }
-
-    fn left(self) -> Vec<&'a Unit> {
-        self.units
-            .into_iter()
-            .zip(self.taken)
-            .filter_map(|((unit, ..), taken)| (!taken).then_some(unit))
-            .collect()
+        offsets.push(0);
+        offsets.sort_unstable();
+        offsets.dedup();
+        let ends = [from, lead.end.unwrap_or(to)];
+        offsets.iter().flat_map(|offset| ends.map(|at| at.plus(*offset))).collect()
     }
 }
 
-fn agree_on_principal(call: &Joined<'_>, unit: &Unit) -> bool {
-    call.units.iter().all(|(known, ..)| match (&known.told.principal, &unit.told.principal) {
-        (Some(left), Some(right)) => left == right,
-        _ => true,
-    })
+/// The joins without doubt, as a measure of the clocks.
+fn samples(calls: &[Joined<'_>]) -> Vec<(RecordId, Sample)> {
+    let mut samples = Vec::new();
+    for call in calls {
+        let lead = &call.lead;
+        let Some((at, _)) = lead.span else { continue };
+        for tied in call.units.iter().skip(1) {
+            let (upper, lower) = (lead.stream(), tied.seen.stream());
+            if tied.certainty != Certainty::Ambiguous && upper != lower {
+                let sample = Sample::new(upper, lower, at, lead.gap_to(&tied.seen));
+                samples.push((tied.seen.unit.base.id, sample));
+            }
+        }
+    }
+    samples
+}
+
+/// Whether the clock of any stream here was measured against that of a lead's. Where one was, everything is joined again:
+/// to look first at what is in doubt would make a join depend on what lies far from it.
+fn is_measured(units: &[&Unit], clocks: &Clocks) -> bool {
+    let mut streams: FxHashMap<&Text, (Micros, Witness)> = FxHashMap::default();
+    for unit in units {
+        let Some((from, _)) = unit.interval() else { continue };
+        streams.entry(&unit.base.stream).or_insert((from, unit.witness()));
+    }
+    streams.iter().any(|(upper, (at, _))| clocks.has_measured(upper, *at))
 }

@@ -12,6 +12,8 @@ use crate::model::{ArgValue, ArgView, Args, Discrepancy, OutcomeClass, Ran, Reco
 pub(super) struct Model {
     records: Vec<Arc<Record>>,
     calls: BTreeMap<CallId, Arc<Call>>,
+    clock_samples: Vec<ClockSample>,
+    clock_uses: Vec<ClockUse>,
 }
 
 impl Model {
@@ -62,7 +64,44 @@ impl Model {
             }
             found
         }));
+        self.know_clocks(correlator, &correlator.plan_clocks(batch));
         let outcome = correlator.apply(batch, loaded);
+        self.take(outcome);
+        self.records.extend(batch.iter().cloned());
+    }
+
+    fn know_clocks(&self, correlator: &mut Correlator, days: &[Micros]) {
+        let samples = self.clock_samples.iter().filter(|sample| days.contains(&sample.day));
+        let uses = self.clock_uses.iter().filter(|used| days.contains(&used.day));
+        correlator.know_clocks(days, samples.cloned().collect(), uses.cloned().collect());
+    }
+
+    /// Joins anew what the clocks, as they are known by now, would join otherwise.
+    pub(super) fn rejoin(&mut self, correlator: &mut Correlator, all: bool) {
+        for stale in correlator.stale_clocks(all) {
+            self.know_clocks(correlator, &correlator.plan_clock(&stale));
+            let mut rejoin = correlator.begin_rejoin(stale);
+            let tools: std::collections::BTreeSet<Text> = self
+                .records
+                .iter()
+                .filter_map(|record| record.bare_tool())
+                .map(Text::from)
+                .collect();
+            for tool in &tools {
+                for (need, from, to) in correlator.plan_rejoin(&rejoin, tool) {
+                    let loaded = self.load(&need);
+                    correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
+                }
+                correlator.rejoin_held(&mut rejoin, tool);
+            }
+            let outcome = correlator.end_rejoin(rejoin);
+            self.take(outcome);
+        }
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        self.clock_samples.extend(outcome.clock_samples);
+        self.clock_uses.extend(outcome.clock_uses);
         for change in &outcome.changes {
             if let Some(old) = &change.old {
                 let known = self.calls.remove(&old.id);
@@ -74,7 +113,6 @@ impl Model {
                 assert!(self.calls.insert(new.id, new).is_none(), "a call is new once");
             }
         }
-        self.records.extend(batch.iter().cloned());
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {

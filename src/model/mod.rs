@@ -2,6 +2,7 @@
 
 mod alert;
 mod call;
+mod clock;
 mod fact;
 mod ids;
 mod ingest;
@@ -16,6 +17,7 @@ pub use call::{
     CANDIDATES_MAX, Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran,
     Sighting, Step,
 };
+pub use clock::{ClockSample, ClockUse};
 pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
