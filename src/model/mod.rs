@@ -29,7 +29,8 @@ pub use record::{
 };
 pub use time::Micros;
 pub use view::{
-    AlertView, DecisionView, EvidenceView, OutboxItem, RecordView, RejectView, SourceView, Totals,
+    AlertView, ClockView, DecisionView, EvidenceView, OutboxItem, RecordView, RejectView,
+    SourceView, Totals,
 };
 
 /// A short string that many records share: cloning it copies a pointer.

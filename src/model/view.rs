@@ -102,6 +102,23 @@ pub struct RejectView {
     pub head: String,
 }
 
+/// How far apart two streams' clocks were on one day, as the joins of their records show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockView {
+    /// Where the day begins, in UTC.
+    pub day: Micros,
+    /// The stream nearer to the person who asked.
+    pub upper_stream: String,
+    /// The stream nearer to the work.
+    pub lower_stream: String,
+    /// Joins it rests on.
+    pub samples: u64,
+    /// How far the lower stream's clock runs ahead of the upper's, in milliseconds; behind it where negative.
+    pub offset_ms: i64,
+    /// The distance from the offset within which 90 % of the joins lie, in milliseconds.
+    pub spread_ms: u64,
+}
+
 /// One stored record as the call page shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordView {

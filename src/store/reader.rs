@@ -11,8 +11,8 @@ use super::pool::Pool;
 use super::value::{Sql, bytes, get_id, get_time, number, text, time};
 use super::{StoreError, alert_row, call_row, record_row};
 use crate::model::{
-    AlertId, AlertState, AlertView, Call, CallId, DecisionView, Level, Micros, OutboxItem,
-    RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertState, AlertView, Call, CallId, ClockView, DecisionView, Level, Micros,
+    OutboxItem, RecordView, RejectView, SourceView, Totals,
 };
 
 /// A handle for reading; clones share a small pool of connections. Reads see the last committed batch.
@@ -223,6 +223,27 @@ impl Reader {
                     records: row.get(6)?,
                     rejects: row.get(7)?,
                     last_at: get_time(row, 8)?,
+                })
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        })
+    }
+
+    /// What joins show of the streams' clocks: the newest day first, at most `limit` rows.
+    pub fn clocks(&self, limit: usize) -> Result<Vec<ClockView>, StoreError> {
+        self.with(|connection| {
+            let mut statement = connection.prepare(
+                "select day::timestamp, upper_stream, lower_stream, samples, offset_ms, spread_ms
+                 from clocks order by day desc, upper_stream, lower_stream limit ?",
+            )?;
+            let rows = statement.query_map([number(limit as u64)], |row| {
+                Ok(ClockView {
+                    day: get_time(row, 0)?.unwrap_or_default(),
+                    upper_stream: row.get(1)?,
+                    lower_stream: row.get(2)?,
+                    samples: row.get(3)?,
+                    offset_ms: row.get(4)?,
+                    spread_ms: row.get(5)?,
                 })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)

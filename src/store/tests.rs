@@ -2,6 +2,8 @@
 
 /// Alerts under changing ids, and what people decided about them.
 mod alerts;
+/// How far apart the clocks of two streams are.
+mod clocks;
 /// Write-ahead logs that a crash or a disk has damaged.
 mod damage;
 /// What the stages see again of the past.

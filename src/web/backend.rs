@@ -7,7 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::error::WebError;
 use crate::model::{
-    AlertId, AlertView, Call, CallId, DecisionView, RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertView, Call, CallId, ClockView, DecisionView, RecordView, RejectView, SourceView,
+    Totals,
 };
 use crate::store::{AlertFilter, CallFilter, Decision, Desk, DeskError, Reader, StoreError};
 
@@ -94,6 +95,14 @@ impl Rows {
             Self::Store(reader) => reader.ingest_events(limit),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.ingest_events.iter().take(limit).cloned().collect()),
+        }
+    }
+
+    pub(crate) fn clocks(&self, limit: usize) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks(limit),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks.iter().take(limit).cloned().collect()),
         }
     }
 

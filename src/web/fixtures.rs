@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::incident::{Incident, group};
 use crate::model::{
-    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, DecisionView,
-    Dialect, Discrepancy, EvidenceView, IngestCode, IngestEvent, JoinedBy, Level, Micros,
-    OutcomeClass, Ran, RecordId, RecordView, RejectView, Sighting, SourceView, Step, TimeQuality,
-    Totals, Why, Witness, WitnessLine,
+    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, ClockView,
+    DecisionView, Dialect, Discrepancy, EvidenceView, IngestCode, IngestEvent, JoinedBy, Level,
+    Micros, OutcomeClass, Ran, RecordId, RecordView, RejectView, Sighting, SourceView, Step,
+    TimeQuality, Totals, Why, Witness, WitnessLine,
 };
 use crate::store::{AlertFilter, CallFilter};
 
@@ -23,6 +23,7 @@ pub(crate) struct Fixture {
     pub(crate) records: Vec<RecordView>,
     pub(crate) sources: Vec<SourceView>,
     pub(crate) ingest_events: Vec<Call>,
+    pub(crate) clocks: Vec<ClockView>,
     pub(crate) rejects: Vec<RejectView>,
     pub(crate) totals: Totals,
 }
@@ -341,6 +342,11 @@ pub(crate) fn world() -> Fixture {
         records: calls.iter().flat_map(record).collect(),
         calls,
         ingest_events: vec![ingest_event()],
+        clocks: vec![
+            clocks(0, "client.jsonl", "server.jsonl", 1_840, 12),
+            clocks(0, "client.jsonl", "gateway.jsonl", 0, 3),
+            clocks(1, "client.jsonl", "server.jsonl", -61_500, 40),
+        ],
         sources: vec![
             source("client", "live", 1),
             source("server", "live", 2),
@@ -377,6 +383,17 @@ fn ingest_event() -> Call {
         line: None,
     };
     event.to_call()
+}
+
+fn clocks(days_ago: i64, upper: &str, lower: &str, offset_ms: i64, spread_ms: u64) -> ClockView {
+    ClockView {
+        day: START.minus(10 * Micros::HOUR + days_ago * Micros::DAY),
+        upper_stream: upper.to_owned(),
+        lower_stream: lower.to_owned(),
+        samples: 14_202,
+        offset_ms,
+        spread_ms,
+    }
 }
 
 fn source(name: &str, state: &str, generation: u64) -> SourceView {
@@ -458,6 +475,9 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
     }
     for source in &mut world.sources {
         (source.stream, source.path, source.state) = (owned(), owned(), owned());
+    }
+    for clocks in &mut world.clocks {
+        (clocks.upper_stream, clocks.lower_stream) = (owned(), owned());
     }
     for event in &mut world.ingest_events {
         event.stream = shared();
