@@ -109,6 +109,13 @@ impl Clocks {
         }
     }
 
+    /// Believes so few joins, for tests.
+    #[cfg(test)]
+    pub(super) const fn believing(mut self, samples_min: i64) -> Self {
+        self.samples_min = samples_min;
+        self
+    }
+
     /// Says that the store holds joined calls up to this time, which are not in memory.
     pub(super) fn resume(&mut self, newest: Option<Micros>) {
         self.complete = false;
@@ -156,13 +163,10 @@ impl Clocks {
         self.slots.get(&slot_of(at))?.pairs.get(upper)?.get(lower)?.used
     }
 
-    /// Whether any clock was measured against that stream's around that time.
+    /// Whether any clock was measured against that stream's on that day.
     pub(super) fn has_measured(&self, upper: &str, at: Micros) -> bool {
-        let slot = slot_of(at);
-        (slot - 1..=slot + 1).any(|slot| {
-            let pairs = self.slots.get(&slot).and_then(|slot| slot.pairs.get(upper));
-            pairs.is_some_and(|pairs| pairs.values().any(|measure| measure.used.is_some()))
-        })
+        let pairs = self.slots.get(&slot_of(at)).and_then(|slot| slot.pairs.get(upper));
+        pairs.is_some_and(|pairs| pairs.values().any(|measure| measure.used.is_some()))
     }
 
     /// To be told before calls that `upper` leads are joined: a day begins with what the day before has measured.

@@ -21,7 +21,8 @@ pub struct Rejoin {
 impl Correlator {
     /// Days of which the clocks have to be known before these records can be applied, by their first moments.
     pub fn plan_clocks(&self, records: &[std::sync::Arc<Record>]) -> Vec<Micros> {
-        self.clocks.plan_days(records.iter().filter_map(|record| record.at))
+        let times = records.iter().filter_map(|record| record.at);
+        self.clocks.plan_days(times.flat_map(with_neighbours))
     }
 
     /// Takes in what is stored of these days.
@@ -34,9 +35,10 @@ impl Correlator {
         self.clocks.stale(self.newest, all)
     }
 
-    /// The day whose clocks have to be known before it is joined anew, if they are not.
+    /// Days whose clocks have to be known before this one is joined anew, by their first moments.
     pub fn plan_clock(&self, stale: &StaleClock) -> Vec<Micros> {
-        self.clocks.plan_days(std::iter::once(stale.from))
+        let (from, to) = stale.span();
+        self.clocks.plan_days([from, stale.from, to].into_iter().flat_map(with_neighbours))
     }
 
     /// Begins to join a day's calls anew. For each tool of the two streams, [`Correlator::plan_rejoin`] says what is to
@@ -114,6 +116,11 @@ impl Correlator {
             (false, false) => Micros(i64::MAX),
         }
     }
+}
+
+/// What is joined together with a record may lie across midnight.
+fn with_neighbours(at: Micros) -> [Micros; 3] {
+    [at.minus(REACH_MICROS), at, at.plus(REACH_MICROS)]
 }
 
 impl StaleClock {
