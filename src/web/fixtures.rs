@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::incident::{Incident, group};
 use crate::model::{
-    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, ClockView,
-    DecisionView, Dialect, Discrepancy, EvidenceView, IngestCode, IngestEvent, JoinedBy, Level,
-    Micros, OutcomeClass, Ran, RecordId, RecordView, RejectView, Sighting, SourceView, Step,
-    TimeQuality, Totals, Why, Witness, WitnessLine,
+    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CandidateCall,
+    CandidateView, Certainty, ClockView, DecisionView, Dialect, Discrepancy, EvidenceView,
+    IngestCode, IngestEvent, JoinedBy, Level, Micros, OutcomeClass, Ran, RecordId, RecordView,
+    RejectView, Sighting, SourceView, Step, TimeQuality, Totals, Why, Witness, WitnessLine,
 };
 use crate::store::{AlertFilter, CallFilter};
 
@@ -79,6 +79,35 @@ impl Fixture {
                 .any(|step| step.record == record.id)
         };
         self.records.iter().filter(step).cloned().collect()
+    }
+
+    pub(crate) fn candidates_of(&self, call: &Call) -> Vec<CandidateView> {
+        let wanted = call.sightings.iter().flat_map(|sighting| &sighting.candidates);
+        wanted
+            .map(|record| {
+                let call = self.calls.iter().find(|call| call.position == *record);
+                CandidateView {
+                    record: *record,
+                    path: self.sources.first().map(|source| source.path.clone()),
+                    call: call.map(|call| CandidateCall {
+                        id: call.id,
+                        at: call.at,
+                        actor: call.actor.to_string(),
+                    }),
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn clocks_of(&self, call: &Call) -> Vec<ClockView> {
+        let streams: Vec<&str> = call.sightings.iter().map(|sighting| &*sighting.stream).collect();
+        let is_of = |view: &&ClockView| {
+            let is_between = [&view.upper_stream, &view.lower_stream]
+                .iter()
+                .all(|stream| streams.contains(&stream.as_str()));
+            is_between && view.day == self.clocks[0].day
+        };
+        self.clocks.iter().filter(is_of).cloned().collect()
     }
 }
 
@@ -280,6 +309,13 @@ fn record(call: &Call) -> Vec<RecordView> {
             class: step.class,
             code: step.code.to_string(),
             detail: Some("200 in 180 ms".to_owned()),
+            tool: Some(call.tool.to_string()),
+            server: call.server.as_deref().map(str::to_owned),
+            args: call.args.clone(),
+            principal: call.principal.as_deref().map(str::to_owned),
+            client: None,
+            tenant: call.tenant.as_deref().map(str::to_owned),
+            session: None,
             flags: vec!["duplicate-key".to_owned()],
             line: Some(
                 r#"{"event":"tool_call","tool":"search_tickets","args":{"query":"customer tokens",
@@ -288,6 +324,88 @@ fn record(call: &Call) -> Vec<RecordView> {
             ),
         })
         .collect()
+}
+
+/// What [`disputed`] leads to.
+pub(crate) const DISPUTED: u8 = 40;
+
+/// A call with all that can be wrong: made twice, other arguments than were asked about, a witness that is silent, a
+/// join that is ambiguous, a clock that is off; and its records.
+fn disputed() -> (Call, Vec<RecordView>) {
+    let mut disputed = call(DISPUTED, "delete_file", 400_000_000);
+    let at = |millis: i64| Some(START.plus(400_000_000 + millis * 1000));
+    let step = |witness: Witness, number: u64, class: OutcomeClass, code: &str, millis| Step {
+        record: record_id(DISPUTED, witness as u64, number),
+        length: 412,
+        at: at(millis),
+        class,
+        code: code.into(),
+    };
+    let client = |number, class, code, millis| step(Witness::Client, number, class, code, millis);
+    let seen = |witness, attempt, steps: Vec<Step>| {
+        let mut seen = sighting(DISPUTED, witness, &[0]);
+        let last = &steps[steps.len() - 1];
+        (seen.class, seen.code, seen.attempt) = (last.class, Arc::clone(&last.code), attempt);
+        seen.steps = steps;
+        seen
+    };
+    let mut server = seen(
+        Witness::Server,
+        1,
+        vec![step(Witness::Server, 0, OutcomeClass::Error, "error", 8_100)],
+    );
+    server.certainty = Certainty::Ambiguous;
+    server.candidates =
+        vec![record_id(11, Witness::Client as u64, 0), record_id(99, Witness::Server as u64, 9)];
+    disputed.sightings = vec![
+        seen(
+            Witness::Client,
+            0,
+            vec![
+                client(0, OutcomeClass::Asked, "ASK", 0),
+                client(1, OutcomeClass::Approved, "ALLOWED", 2_300),
+                client(2, OutcomeClass::Error, "TIMEOUT", 7_300),
+            ],
+        ),
+        seen(
+            Witness::Client,
+            1,
+            vec![
+                client(3, OutcomeClass::Asked, "ASK", 7_400),
+                client(4, OutcomeClass::Approved, "ALLOWED", 9_000),
+                client(5, OutcomeClass::Ok, "COMPLETED", 9_950),
+            ],
+        ),
+        server,
+    ];
+    disputed.session = "s-2".into();
+    let arguments = |upper, lower| Discrepancy::Arguments {
+        upper,
+        lower,
+        names: vec!["options".into(), "query".into()],
+    };
+    disputed.discrepancies = vec![
+        Discrepancy::Outcome {
+            upper: Witness::Client,
+            upper_code: "COMPLETED".into(),
+            lower: Witness::Server,
+            lower_code: "error".into(),
+        },
+        arguments(Witness::Client, Witness::Client),
+        arguments(Witness::Client, Witness::Server),
+        Discrepancy::Unwitnessed { by: Witness::Gateway, stream: "gateway.jsonl".into() },
+    ];
+    let mut records = record(&disputed);
+    for record in records.iter_mut().skip(4) {
+        for arg in &mut record.args.values {
+            (arg.text, arg.hash) = (format!("\"other {}\"", arg.name).into(), 2);
+        }
+    }
+    if let Some(last) = records.last_mut() {
+        last.tenant = Some("globex".to_owned());
+        last.args.values.truncate(1);
+    }
+    (disputed, records)
 }
 
 /// A small world: the trifecta, what surrounds it, other incidents, sources and rejects.
@@ -331,6 +449,9 @@ pub(crate) fn world() -> Fixture {
     (alerts[3].state, alerts[4].state) = (AlertState::Acknowledged, AlertState::Closed);
     alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
     alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
+    let (disputed, disputed_records) = disputed();
+    let records = calls.iter().flat_map(record).chain(disputed_records).collect();
+    calls.push(disputed);
     Fixture {
         decisions: vec![DecisionView {
             at: START.plus(Micros::MINUTE),
@@ -339,7 +460,7 @@ pub(crate) fn world() -> Fixture {
             close_reason: None,
             note: "Looking at it.\nAsked the owner of desk-agent.".to_owned(),
         }],
-        records: calls.iter().flat_map(record).collect(),
+        records,
         calls,
         ingest_events: vec![ingest_event()],
         clocks: vec![
@@ -461,17 +582,31 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
             (sighting.stream, sighting.code) = (shared(), shared());
             sighting.steps.iter_mut().for_each(|step| step.code = shared());
         }
-        call.discrepancies = vec![Discrepancy::Outcome {
-            upper: Witness::Client,
-            upper_code: shared(),
-            lower: Witness::Server,
-            lower_code: shared(),
-        }];
+        call.discrepancies = vec![
+            Discrepancy::Outcome {
+                upper: Witness::Client,
+                upper_code: shared(),
+                lower: Witness::Server,
+                lower_code: shared(),
+            },
+            Discrepancy::Arguments {
+                upper: Witness::Client,
+                lower: Witness::Server,
+                names: vec![shared()],
+            },
+            Discrepancy::Unwitnessed { by: Witness::Gateway, stream: shared() },
+        ];
     }
     for record in &mut world.records {
         (record.dialect, record.stream, record.path) = (owned(), owned(), owned());
         (record.code, record.detail, record.line) = (owned(), Some(owned()), Some(owned()));
         record.flags = vec![owned()];
+        (record.tool, record.server, record.client) = (Some(owned()), Some(owned()), Some(owned()));
+        (record.tenant, record.session) = (Some(owned()), Some(owned()));
+        // Two values of a principal, so that the page tells of both.
+        record.principal = Some(format!("{:?}{text}", record.witness));
+        record.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
+        record.args.dropped = vec![shared()];
     }
     for source in &mut world.sources {
         (source.stream, source.path, source.state) = (owned(), owned(), owned());
