@@ -1,5 +1,7 @@
 //! Hand-made rows for tests: a trifecta, its surroundings and its sources.
 
+mod disputed;
+
 use std::sync::Arc;
 
 use super::incident::{Incident, group};
@@ -326,88 +328,6 @@ fn record(call: &Call) -> Vec<RecordView> {
         .collect()
 }
 
-/// What [`disputed`] leads to.
-pub(crate) const DISPUTED: u8 = 40;
-
-/// A call with all that can be wrong: made twice, other arguments than were asked about, a witness that is silent, a
-/// join that is ambiguous, a clock that is off; and its records.
-fn disputed() -> (Call, Vec<RecordView>) {
-    let mut disputed = call(DISPUTED, "delete_file", 400_000_000);
-    let at = |millis: i64| Some(START.plus(400_000_000 + millis * 1000));
-    let step = |witness: Witness, number: u64, class: OutcomeClass, code: &str, millis| Step {
-        record: record_id(DISPUTED, witness as u64, number),
-        length: 412,
-        at: at(millis),
-        class,
-        code: code.into(),
-    };
-    let client = |number, class, code, millis| step(Witness::Client, number, class, code, millis);
-    let seen = |witness, attempt, steps: Vec<Step>| {
-        let mut seen = sighting(DISPUTED, witness, &[0]);
-        let last = &steps[steps.len() - 1];
-        (seen.class, seen.code, seen.attempt) = (last.class, Arc::clone(&last.code), attempt);
-        seen.steps = steps;
-        seen
-    };
-    let mut server = seen(
-        Witness::Server,
-        1,
-        vec![step(Witness::Server, 0, OutcomeClass::Error, "error", 8_100)],
-    );
-    server.certainty = Certainty::Ambiguous;
-    server.candidates =
-        vec![record_id(11, Witness::Client as u64, 0), record_id(99, Witness::Server as u64, 9)];
-    disputed.sightings = vec![
-        seen(
-            Witness::Client,
-            0,
-            vec![
-                client(0, OutcomeClass::Asked, "ASK", 0),
-                client(1, OutcomeClass::Approved, "ALLOWED", 2_300),
-                client(2, OutcomeClass::Error, "TIMEOUT", 7_300),
-            ],
-        ),
-        seen(
-            Witness::Client,
-            1,
-            vec![
-                client(3, OutcomeClass::Asked, "ASK", 7_400),
-                client(4, OutcomeClass::Approved, "ALLOWED", 9_000),
-                client(5, OutcomeClass::Ok, "COMPLETED", 9_950),
-            ],
-        ),
-        server,
-    ];
-    disputed.session = "s-2".into();
-    let arguments = |upper, lower| Discrepancy::Arguments {
-        upper,
-        lower,
-        names: vec!["options".into(), "query".into()],
-    };
-    disputed.discrepancies = vec![
-        Discrepancy::Outcome {
-            upper: Witness::Client,
-            upper_code: "COMPLETED".into(),
-            lower: Witness::Server,
-            lower_code: "error".into(),
-        },
-        arguments(Witness::Client, Witness::Client),
-        arguments(Witness::Client, Witness::Server),
-        Discrepancy::Unwitnessed { by: Witness::Gateway, stream: "gateway.jsonl".into() },
-    ];
-    let mut records = record(&disputed);
-    for record in records.iter_mut().skip(4) {
-        for arg in &mut record.args.values {
-            (arg.text, arg.hash) = (format!("\"other {}\"", arg.name).into(), 2);
-        }
-    }
-    if let Some(last) = records.last_mut() {
-        last.tenant = Some("globex".to_owned());
-        last.args.values.truncate(1);
-    }
-    (disputed, records)
-}
-
 /// A small world: the trifecta, what surrounds it, other incidents, sources and rejects.
 pub(crate) fn world() -> Fixture {
     let (incident, mut calls) = trifecta();
@@ -449,7 +369,7 @@ pub(crate) fn world() -> Fixture {
     (alerts[3].state, alerts[4].state) = (AlertState::Acknowledged, AlertState::Closed);
     alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
     alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
-    let (disputed, disputed_records) = disputed();
+    let (disputed, disputed_records) = disputed::disputed();
     let records = calls.iter().flat_map(record).chain(disputed_records).collect();
     calls.push(disputed);
     Fixture {
@@ -569,33 +489,7 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
         }
     }
     for call in &mut world.calls {
-        (call.tool, call.code, call.session, call.actor) = (shared(), shared(), shared(), shared());
-        (call.server, call.principal, call.client) =
-            (Some(shared()), Some(shared()), Some(shared()));
-        (call.tenant, call.request_id, call.group_id, call.trace_id) =
-            (Some(shared()), Some(shared()), Some(shared()), Some(shared()));
-        call.flags = vec![shared()];
-        call.also = vec![(shared(), shared())];
-        call.args.dropped = vec![shared()];
-        call.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
-        for sighting in &mut call.sightings {
-            (sighting.stream, sighting.code) = (shared(), shared());
-            sighting.steps.iter_mut().for_each(|step| step.code = shared());
-        }
-        call.discrepancies = vec![
-            Discrepancy::Outcome {
-                upper: Witness::Client,
-                upper_code: shared(),
-                lower: Witness::Server,
-                lower_code: shared(),
-            },
-            Discrepancy::Arguments {
-                upper: Witness::Client,
-                lower: Witness::Server,
-                names: vec![shared()],
-            },
-            Discrepancy::Unwitnessed { by: Witness::Gateway, stream: shared() },
-        ];
+        make_hostile(call, text);
     }
     for record in &mut world.records {
         (record.dialect, record.stream, record.path) = (owned(), owned(), owned());
@@ -626,4 +520,34 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
     }
     world.totals.last_mail_error = Some(owned());
     world
+}
+
+fn make_hostile(call: &mut Call, text: &str) {
+    let shared = || Arc::<str>::from(text);
+    (call.tool, call.code, call.session, call.actor) = (shared(), shared(), shared(), shared());
+    (call.server, call.principal, call.client) = (Some(shared()), Some(shared()), Some(shared()));
+    (call.tenant, call.request_id, call.group_id, call.trace_id) =
+        (Some(shared()), Some(shared()), Some(shared()), Some(shared()));
+    call.flags = vec![shared()];
+    call.also = vec![(shared(), shared())];
+    call.args.dropped = vec![shared()];
+    call.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
+    for sighting in &mut call.sightings {
+        (sighting.stream, sighting.code) = (shared(), shared());
+        sighting.steps.iter_mut().for_each(|step| step.code = shared());
+    }
+    call.discrepancies = vec![
+        Discrepancy::Outcome {
+            upper: Witness::Client,
+            upper_code: shared(),
+            lower: Witness::Server,
+            lower_code: shared(),
+        },
+        Discrepancy::Arguments {
+            upper: Witness::Client,
+            lower: Witness::Server,
+            names: vec![shared()],
+        },
+        Discrepancy::Unwitnessed { by: Witness::Gateway, stream: shared() },
+    ];
 }

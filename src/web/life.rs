@@ -12,6 +12,8 @@ use crate::model::{
 const ATTEMPTS_MAX: usize = 12;
 /// Steps told of one attempt; of more, the first and the last.
 const STEPS_MAX: usize = 60;
+/// Clocks that are less apart are not worth a note at each step.
+const NOTED_MICROS_MIN: i64 = 100_000;
 
 /// The life of one call.
 pub(super) struct LifeBlock {
@@ -109,7 +111,7 @@ fn block(
     clocks: &[ClockView],
 ) -> AttemptBlock {
     let mut steps: Vec<_> =
-        attempt.steps.iter().map(|step| step_block(step, start, clocks)).collect();
+        attempt.steps.iter().map(|step| step_block(step, made, start, clocks)).collect();
     let steps_left_out = leave_out_middle(&mut steps, STEPS_MAX);
     AttemptBlock {
         number: (made > 1).then_some(attempt.number),
@@ -120,9 +122,14 @@ fn block(
     }
 }
 
-fn step_block(step: &LifeStep<'_>, start: Option<Micros>, clocks: &[ClockView]) -> StepBlock {
+fn step_block(
+    step: &LifeStep<'_>,
+    made: u32,
+    start: Option<Micros>,
+    clocks: &[ClockView],
+) -> StepBlock {
     let (sighting, word) = match step.word {
-        Word::Gap(gap) => return gap_block(gap),
+        Word::Gap(gap) => return gap_block(gap, if made > 1 { "attempt" } else { "call" }),
         Word::Told { sighting, step } => (sighting, step),
     };
     let (title, words) = told_words(step.phase, sighting, word.class);
@@ -133,7 +140,11 @@ fn step_block(step: &LifeStep<'_>, start: Option<Micros>, clocks: &[ClockView]) 
     let measured = step.wait.as_ref().map(|wait| Measured::new(wait, sighting, clocks));
     StepBlock {
         kind: "told",
-        class: class_word(word.class),
+        // An answer is told from its question by a mark that is full.
+        class: match word.class {
+            OutcomeClass::Approved => "asked passed",
+            class => class_word(class),
+        },
         title,
         words: Speech::default().say(&words).end(),
         told: Some(ToldBlock {
@@ -199,7 +210,7 @@ impl Measured {
             .quote(&sighting.stream);
         let apart = |micros: i64| brief_duration(micros.saturating_abs());
         if self.micros >= 0 {
-            let ahead = self.ahead.filter(|ahead| *ahead != 0)?;
+            let ahead = self.ahead.filter(|ahead| ahead.saturating_abs() >= NOTED_MICROS_MIN)?;
             let speech = speech.say(&format!(
                 " it was {} later; that day this clock runs {}, as joins show.",
                 apart(self.micros),
@@ -207,18 +218,18 @@ impl Measured {
             ));
             return Some(speech.end());
         }
-        let before =
-            format!(" this was {} before the step above, which is its cause", apart(self.micros));
+        let before = format!(" this was {} before the step above", apart(self.micros));
+        let measured =
+            |ahead| format!("; that day this clock runs {}, as joins show", ahead_words(ahead));
         let why = match self.ahead {
             Some(ahead) if self.true_micros() >= 0 => {
-                format!(": that day this clock runs {}, as joins show.", ahead_words(ahead))
+                format!("{}, which explains it.", measured(ahead))
             }
-            Some(ahead) => format!(
-                ". The clocks do not account for all of it: that day this one runs {}, as joins show.",
-                ahead_words(ahead)
-            ),
+            Some(ahead) => {
+                format!("{}, which does not explain it: it may have come first.", measured(ahead))
+            }
             None if self.is_one_clock => ".".to_owned(),
-            None => ": the clocks of the two logs are apart by at least as much.".to_owned(),
+            None => ": the two clocks are apart by at least as much, or it came first.".to_owned(),
         };
         Some(speech.say(&before).say(&why).end())
     }
@@ -318,7 +329,8 @@ fn completed_words(who: &str, class: OutcomeClass) -> (&'static str, String) {
     }
 }
 
-fn gap_block(gap: Gap<'_>) -> StepBlock {
+/// `this` is what the witnesses tell of: the call, or one attempt.
+fn gap_block(gap: Gap<'_>, this: &str) -> StepBlock {
     let speech = Speech::default();
     let (title, speech) = match gap {
         Gap::Unanswered { went_on: false } => {
@@ -333,9 +345,10 @@ fn gap_block(gap: Gap<'_>) -> StepBlock {
         Gap::NoReply { by } => {
             ("Reply", speech.say(&format!("The {} let it pass and saw no reply.", by.as_str())))
         }
-        Gap::NoEnd { by: Witness::Server, .. } => {
-            ("Run", speech.say("The server's log tells of the call and not of its end."))
-        }
+        Gap::NoEnd { by: Witness::Server, .. } => (
+            "Run",
+            speech.say(&format!("The server's log tells of this {this} and not of its end.")),
+        ),
         Gap::NoEnd { by, ran: true } => {
             ("End", speech.say(&format!("It ran, and the {} never saw it end.", by.as_str())))
         }
@@ -355,11 +368,13 @@ fn gap_block(gap: Gap<'_>) -> StepBlock {
         ),
         Gap::NoClientLog => (
             "Question or approval",
-            speech.say(
-                "No log of a client tells of this call: whether anybody was asked is not known.",
-            ),
+            speech.say(&format!(
+                "No log of a client tells of this {this}: whether anybody was asked is not known."
+            )),
         ),
-        Gap::NoServerLog => ("Run", speech.say("No log of a server tells of this call.")),
+        Gap::NoServerLog => {
+            ("Run", speech.say(&format!("No log of a server tells of this {this}.")))
+        }
     };
     StepBlock {
         kind: if gap.never_came() { "missing" } else { "untold" },
@@ -371,5 +386,93 @@ fn gap_block(gap: Gap<'_>) -> StepBlock {
         own_wait: None,
         window: None,
         note: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::call;
+    use super::*;
+
+    fn text(sentence: &Sentence) -> String {
+        sentence.pieces.iter().map(|piece| piece.text.as_str()).collect()
+    }
+
+    #[test]
+    fn an_endless_life_is_told_by_its_ends() {
+        let mut call = call(1, "x", 0);
+        let mut sighting = call.sightings.remove(0);
+        let step = sighting.steps[0].clone();
+        sighting.steps = (0..200)
+            .map(|second| {
+                let mut step = step.clone();
+                (step.class, step.at) = (OutcomeClass::Input, step.at.map(|at| at.plus(second)));
+                step
+            })
+            .collect();
+        call.sightings = (0..40)
+            .map(|attempt| {
+                let mut sighting = sighting.clone();
+                sighting.attempt = attempt;
+                sighting
+            })
+            .collect();
+        let life = LifeBlock::new(&call, &[]);
+        let numbers: Vec<_> = life.attempts.iter().filter_map(|attempt| attempt.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 35, 36, 37, 38, 39, 40]);
+        assert_eq!(life.attempts_left_out, 28);
+        // Besides what was told, that nothing shows a run and that the client saw no end.
+        let steps = life.attempts[0].steps.len();
+        assert_eq!((steps, life.attempts[0].steps_left_out), (60, 142));
+        let summary = life.summary.as_ref().map(text).unwrap_or_default();
+        assert!(summary.starts_with("The call was made 40 times: attempt 1: "));
+        assert_eq!(summary.matches("; …; ").count(), 1);
+    }
+
+    #[test]
+    fn clocks_are_taken_off_and_told_where_they_matter() {
+        let stream = |witness: &str| format!("{witness}.jsonl");
+        let view = |offset_ms| ClockView {
+            day: Micros(0),
+            upper_stream: stream("client"),
+            lower_stream: stream("server"),
+            samples: 10,
+            offset_ms,
+            spread_ms: 1,
+        };
+        // The client has it at 0, the server at 90 ms.
+        for (clocks, wait, note) in [
+            (vec![], Some("about 90 ms later"), ""),
+            (vec![view(0)], Some("about 90 ms later"), ""),
+            (vec![view(30)], Some("about 60 ms later"), ""),
+            (
+                vec![view(-2000)],
+                Some("about 2.09 s later"),
+                " it was 90 ms later; that day this clock runs 2 s behind the other, as joins show.",
+            ),
+            (
+                vec![view(2000)],
+                None,
+                " it was 90 ms later; that day this clock runs 2 s ahead of the other, as joins show.",
+            ),
+        ] {
+            let life = LifeBlock::new(&call(1, "x", 0), &clocks);
+            let ran = &life.attempts[0].steps[1];
+            assert_eq!(ran.wait.as_ref().map(Shown::as_str), wait, "{clocks:?}");
+            let told = ran.note.as_ref().map(text).unwrap_or_default();
+            assert!(told.ends_with(note) && told.is_empty() == note.is_empty(), "{told}");
+        }
+        // Without anything known of the clocks, a step before its cause says so.
+        let mut early = call(1, "x", 0);
+        let step = &mut early.sightings[1].steps[0];
+        step.at = step.at.map(|at| at.minus(1_000_000));
+        let life = LifeBlock::new(&early, &[]);
+        let ran = &life.attempts[0].steps[1];
+        assert_eq!((ran.wait.is_none(), ran.title), (true, "Ran"));
+        assert_eq!(
+            ran.note.as_ref().map(text).unwrap_or_default(),
+            "By the clock of the server's log server.jsonl this was 910 ms before the step above: \
+             the two clocks are apart by at least as much, or it came first."
+        );
     }
 }

@@ -302,13 +302,13 @@ mod tests {
     #[test]
     fn every_disagreement_is_told_in_words() {
         let told = |what: &Discrepancy, changed: &[(&str, Option<&str>, Option<&str>)]| {
-            let text_of = |text: &Option<&str>| text.map(Text::from);
+            let text_of = |text: Option<&str>| text.map(Text::from);
             let changed: Vec<Changed> = changed
                 .iter()
                 .map(|(name, upper, lower)| Changed {
                     name: (*name).into(),
-                    upper: text_of(upper),
-                    lower: text_of(lower),
+                    upper: text_of(*upper),
+                    lower: text_of(*lower),
                 })
                 .collect();
             text(&contradiction("delete_file", what, &changed))

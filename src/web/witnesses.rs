@@ -24,8 +24,6 @@ pub(super) struct WitnessTable {
     pub(super) columns: Vec<Column>,
     pub(super) left_out: usize,
     pub(super) names: Vec<NameRow>,
-    pub(super) args_differ: bool,
-    pub(super) outcomes_differ: bool,
     /// Every disagreement in words.
     pub(super) disagreements: Vec<Sentence>,
     /// True where a cell is marked.
@@ -100,28 +98,30 @@ struct Hearing<'a> {
 }
 
 impl WitnessTable {
+    /// One witness that agrees with itself says nothing that the call's facts do not say.
+    pub(super) fn is_worth_showing(&self) -> bool {
+        self.columns.len() > 1 || self.is_marked
+    }
+
     pub(super) fn new(call: &Call, records: &[RecordView], candidates: &[CandidateView]) -> Self {
         let records = records.iter().map(|record| (record.id, record)).collect();
         let hearing = Hearing { call, records };
         let shown = call.sightings.get(..COLUMNS_MAX).unwrap_or(&call.sightings);
         let columns: Vec<Column> =
             shown.iter().map(|sighting| hearing.column(sighting, candidates)).collect();
-        let names: Vec<_> = NAMES.iter().filter_map(|name| hearing.names(shown, name)).collect();
+        let rows: Vec<_> = NAMES.iter().filter_map(|name| hearing.names(shown, name)).collect();
         let told = call
             .discrepancies
             .iter()
             .map(|what| story::contradiction(&call.tool, what, &hearing.changed(what)));
         let named = NAMES.iter().filter_map(|name| hearing.names_in_words(name));
-        let args_differ = columns.iter().any(|column| column.args_differ);
-        let outcomes_differ = columns.iter().any(|column| column.outcome_differs);
+        let is_marked = |column: &Column| column.args_differ || column.outcome_differs;
         Self {
             left_out: call.sightings.len().saturating_sub(columns.len()),
-            args_differ,
-            outcomes_differ,
             disagreements: told.chain(named).collect(),
-            is_marked: args_differ || outcomes_differ || names.iter().any(|row| row.differs),
+            is_marked: columns.iter().any(is_marked) || rows.iter().any(|row| row.differs),
             columns,
-            names,
+            names: rows,
         }
     }
 }
@@ -141,15 +141,8 @@ impl<'a> Hearing<'a> {
     fn column(&self, sighting: &'a Sighting, candidates: &[CandidateView]) -> Column {
         let times = || sighting.steps.iter().filter_map(|step| step.at);
         let witness = sighting.witness;
-        let outcome_differs = self.call.discrepancies.iter().any(|what| match what {
-            Discrepancy::Outcome { upper, lower, .. } => [*upper, *lower].contains(&witness),
-            Discrepancy::RanThoughDenied { denied_by, ran_by } => {
-                [*denied_by, *ran_by].contains(&witness)
-            }
-            _ => false,
-        });
-        let differing = self.differing_args(witness);
-        let is_only = self.call.sightings.len() == 1;
+        let differing = self.differing_args(sighting);
+        let is_only = self.of_attempt(sighting).count() == 1;
         Column {
             witness: witness.as_str(),
             attempt: (self.call.attempts() > 1).then_some(sighting.attempt.saturating_add(1)),
@@ -159,10 +152,10 @@ impl<'a> Hearing<'a> {
             class: class_word(sighting.class),
             class_words: class_words(sighting.class),
             code: Shown::short(&sighting.code, 80),
-            outcome_differs,
+            outcome_differs: self.outcome_differs(sighting),
             args: self.args_blocks(sighting, &differing),
             args_differ: !differing.is_empty(),
-            joined: Shown::new(&joined_words(sighting, is_only)),
+            joined: Shown::new(&joined_words(sighting, is_only, self.call.attempts() > 1)),
             sure: certainty_words(sighting),
             candidates: sighting
                 .candidates
@@ -173,17 +166,43 @@ impl<'a> Hearing<'a> {
         }
     }
 
-    /// The names of arguments in which this witness and another one differ.
-    fn differing_args(&self, witness: Witness) -> HashSet<&'a str> {
-        let names = |what: &'a Discrepancy| match what {
-            Discrepancy::Arguments { upper, lower, names }
-                if [*upper, *lower].contains(&witness) =>
-            {
-                names.as_slice()
+    /// All witnesses of the same attempt.
+    fn of_attempt(&self, sighting: &Sighting) -> impl Iterator<Item = &'a Sighting> {
+        let attempt = sighting.attempt;
+        self.call.sightings.iter().filter(move |other| other.attempt == attempt)
+    }
+
+    fn outcome_differs(&self, sighting: &Sighting) -> bool {
+        let is =
+            |witness: &Witness, code: &Text| sighting.witness == *witness && sighting.code == *code;
+        let is_refusal = sighting.class.is_refusal();
+        self.call.discrepancies.iter().any(|what| match what {
+            Discrepancy::Outcome { upper, upper_code, lower, lower_code } => {
+                is(upper, upper_code) || is(lower, lower_code)
             }
-            _ => &[],
-        };
-        self.call.discrepancies.iter().flat_map(names).map(|name| &**name).collect()
+            Discrepancy::RanThoughDenied { denied_by, ran_by } => {
+                sighting.witness == if is_refusal { *denied_by } else { *ran_by }
+            }
+            _ => false,
+        })
+    }
+
+    /// The names of arguments in which this witness differs from another of its attempt, or from itself.
+    fn differing_args(&self, sighting: &'a Sighting) -> HashSet<&'a str> {
+        let is_there =
+            |witness: Witness| self.of_attempt(sighting).any(|other| other.witness == witness);
+        let is_changed = self.views(sighting).len() > 1;
+        let mut differing = HashSet::new();
+        for what in &self.call.discrepancies {
+            let Discrepancy::Arguments { upper, lower, names } = what else { continue };
+            let is_its = [*upper, *lower].contains(&sighting.witness);
+            let shows =
+                if upper == lower { is_changed } else { is_there(*upper) && is_there(*lower) };
+            if is_its && shows {
+                differing.extend(names.iter().map(|name| &**name));
+            }
+        }
+        differing
     }
 
     /// What the witness shows of the arguments: the fullest view, and each later one that contradicts the one before.
@@ -342,10 +361,13 @@ const fn view_words(args: &Args) -> &'static str {
 }
 
 /// How a witness's records were tied to the call.
-fn joined_words(sighting: &Sighting, is_only: bool) -> String {
+fn joined_words(sighting: &Sighting, is_only: bool, is_one_of_several: bool) -> String {
+    let of_attempt = if is_one_of_several { " of this attempt" } else { "" };
     let by = match sighting.joined_by {
-        JoinedBy::Alone if is_only => return "the only witness".to_owned(),
-        JoinedBy::Alone => return "first witness: the others are joined to it".to_owned(),
+        JoinedBy::Alone if is_only => return format!("the only witness{of_attempt}"),
+        JoinedBy::Alone => {
+            return format!("first witness{of_attempt}: the others are joined to it");
+        }
         JoinedBy::ToolUse => "joined by the id of the tool use",
         JoinedBy::Trace => "joined by a trace id that both logs carry",
         JoinedBy::Arguments => "joined by tool, arguments and time",
@@ -385,5 +407,70 @@ pub(super) const fn class_words(class: OutcomeClass) -> &'static str {
         OutcomeClass::Limited => "stopped by a limit",
         OutcomeClass::Error => "failed",
         OutcomeClass::Unknown => "not known",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::call;
+    use super::*;
+
+    #[test]
+    fn every_way_of_joining_is_told_with_how_sure_it_is() {
+        let place = RecordId { generation: 1, offset: 0, index: 0 };
+        let mut told = Vec::new();
+        for joined_by in JoinedBy::ALL {
+            for (certainty, candidates) in [
+                (Certainty::Exact, 0),
+                (Certainty::Unambiguous, 0),
+                (Certainty::Ambiguous, 0),
+                (Certainty::Ambiguous, 1),
+                (Certainty::Ambiguous, 2),
+                (Certainty::Ambiguous, CANDIDATES_MAX),
+            ] {
+                let mut sighting = call(1, "x", 0).sightings.remove(1);
+                (sighting.joined_by, sighting.certainty) = (joined_by, certainty);
+                sighting.candidates = vec![place; candidates];
+                told.push(joined_words(&sighting, false, false));
+            }
+        }
+        assert!(
+            told[..6].iter().all(|words| words == "first witness: the others are joined to it")
+        );
+        for (words, by) in told[6..].chunks(6).zip([
+            "joined by the id of the tool use",
+            "joined by a trace id that both logs carry",
+            "joined by tool, arguments and time",
+            "joined by tool and time alone",
+        ]) {
+            let rest = [
+                "",
+                "; nothing else fits",
+                "; other calls fit as well",
+                "; 1 other call fits as well",
+                "; 2 other calls fit as well",
+                "; 8 other calls and maybe more fit as well",
+            ];
+            assert_eq!(words, rest.map(|rest| format!("{by}{rest}")));
+        }
+    }
+
+    #[test]
+    fn a_column_is_marked_only_where_it_is_part_of_a_disagreement() {
+        let mut call = call(1, "x", 0);
+        call.sightings[0].class = OutcomeClass::Denied;
+        call.discrepancies = vec![Discrepancy::RanThoughDenied {
+            denied_by: Witness::Client,
+            ran_by: Witness::Server,
+        }];
+        let mut proxy = call.sightings[1].clone();
+        proxy.witness = Witness::Proxy;
+        call.sightings.insert(1, proxy);
+        let marked: Vec<bool> = WitnessTable::new(&call, &[], &[])
+            .columns
+            .iter()
+            .map(|column| column.outcome_differs)
+            .collect();
+        assert_eq!(marked, [true, false, true]);
     }
 }

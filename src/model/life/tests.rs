@@ -1,5 +1,7 @@
 //! Lives of every shape, told in one line each.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::model::{Args, CallId, Certainty, Dialect, EventKind, JoinedBy, Ran, RecordId};
 
@@ -75,8 +77,8 @@ fn sighting(attempt: u32, text: &str) -> Sighting {
     }
 }
 
-/// `Asked client | Decided client approved +1200 window 1200 | …`: `~` before a wait that spans two clocks, `own` before
-/// that of the witness's own; `!` before what never came, `?` before what no log here tells.
+/// `Asked client | Decided client approved +1200 window 1200 | …`: `~` before a wait that spans two clocks, `own`
+/// before that of the witness's own; `!` before what never came, `?` before what no log here tells.
 fn told(call: &Call) -> String {
     let attempts = life(call);
     let text =
@@ -95,151 +97,155 @@ fn step_text(step: &LifeStep<'_>) -> String {
     let mut text = format!("{phase:?} {} {word}", sighting.witness.as_str());
     if let Some(wait) = &step.wait {
         let clock = if *wait.since == sighting.stream { "" } else { "~" };
-        text.push_str(&format!(" {clock}{:+}", wait.micros / 1000));
+        _ = write!(text, " {clock}{:+}", wait.micros / 1000);
     }
     if let Some(own) = step.own_wait {
-        text.push_str(&format!(" own {:+}", own / 1000));
+        _ = write!(text, " own {:+}", own / 1000);
     }
     if let Some(window) = step.window {
-        text.push_str(&format!(" window {}", window / 1000));
+        _ = write!(text, " window {}", window / 1000);
     }
     text
 }
 
-#[test]
-fn every_shape_of_a_life_is_told_with_what_never_came() {
-    for (shape, life) in [
-        // A client and its server.
-        (
-            "client: asked 0, approved 1200, ok 2000 / server: ok 1900",
-            "Asked client asked | Decided client approved +1200 window 1200 \
+/// A shape and its life.
+const LIVES: &[(&str, &str)] = &[
+    // A client and its server.
+    (
+        "client: asked 0, approved 1200, ok 2000 / server: ok 1900",
+        "Asked client asked | Decided client approved +1200 window 1200 \
              | Ran server ok ~+700 | Completed client ok ~+100 own +800",
-        ),
-        (
-            "client: asked 0, approved 1200, input 1500, ok 2000 / server: ok 1900",
-            "Asked client asked | Decided client approved +1200 window 1200 \
+    ),
+    (
+        "client: asked 0, approved 1200, input 1500, ok 2000 / server: ok 1900",
+        "Asked client asked | Decided client approved +1200 window 1200 \
              | Input client input +300 | Ran server ok ~+400 | Completed client ok ~+100 own +500",
-        ),
-        // The server's clock is behind: causes keep their order.
-        (
-            "client: approved 0, ok 2000 / server: ok -1900",
-            "Decided client approved | Ran server ok ~-1900 | Completed client ok ~+3900 own +2000",
-        ),
-        // Asked, and then nothing.
-        ("client: asked 0", "Asked client asked | !Decided Unanswered { went_on: false }"),
-        // Nobody answered, and it ran.
-        (
-            "client: asked 0 / server: ok 900",
-            "Asked client asked | !Decided Unanswered { went_on: true } | Ran server ok ~+900 \
+    ),
+    // The server's clock is behind: causes keep their order.
+    (
+        "client: approved 0, ok 2000 / server: ok -1900",
+        "Decided client approved | Ran server ok ~-1900 | Completed client ok ~+3900 own +2000",
+    ),
+    // Asked, and then nothing.
+    ("client: asked 0", "Asked client asked | !Decided Unanswered { went_on: false }"),
+    // Nobody answered, and it ran.
+    (
+        "client: asked 0 / server: ok 900",
+        "Asked client asked | !Decided Unanswered { went_on: true } | Ran server ok ~+900 \
              | !Completed NoEnd { by: Client, ran: true }",
-        ),
-        (
-            "client: asked 0, ok 900",
-            "Asked client asked | !Decided Unanswered { went_on: true } \
+    ),
+    (
+        "client: asked 0, ok 900",
+        "Asked client asked | !Decided Unanswered { went_on: true } \
              | ?Ran NoServerLog | Completed client ok +900",
-        ),
-        // Refused: nothing more is to come.
-        (
-            "client: asked 0, declined 4000",
-            "Asked client asked | Decided client declined +4000 window 4000",
-        ),
-        ("client: denied 0", "Decided client denied"),
-        ("client: limited 0", "Decided client limited"),
-        // A refused answer to the server's question is no refusal of the call.
-        (
-            "client: asked 0, approved 100, declined 300",
-            "Asked client asked | Decided client approved +100 window 100 \
+    ),
+    // Refused: nothing more is to come.
+    (
+        "client: asked 0, declined 4000",
+        "Asked client asked | Decided client declined +4000 window 4000",
+    ),
+    ("client: denied 0", "Decided client denied"),
+    ("client: limited 0", "Decided client limited"),
+    // A refused answer to the server's question is no refusal of the call.
+    (
+        "client: asked 0, approved 100, declined 300",
+        "Asked client asked | Decided client approved +100 window 100 \
              | Input client declined +200",
-        ),
-        // Refused, and it ran.
-        ("client: denied 0 / server: ok 50", "Decided client denied | Ran server ok ~+50"),
-        // Approved, and then nothing.
-        (
-            "client: approved 0",
-            "Decided client approved | !Ran NothingShowsRun \
+    ),
+    // Refused, and it ran.
+    ("client: denied 0 / server: ok 50", "Decided client denied | Ran server ok ~+50"),
+    // Approved, and then nothing.
+    (
+        "client: approved 0",
+        "Decided client approved | !Ran NothingShowsRun \
              | !Completed NoEnd { by: Client, ran: false }",
-        ),
-        // It ran, and the client never saw it; or it saw it fail.
-        (
-            "client: approved 0 / server: ok 90",
-            "Decided client approved | Ran server ok ~+90 \
+    ),
+    // It ran, and the client never saw it; or it saw it fail.
+    (
+        "client: approved 0 / server: ok 90",
+        "Decided client approved | Ran server ok ~+90 \
              | !Completed NoEnd { by: Client, ran: true }",
-        ),
-        (
-            "client: approved 0, error 5000",
-            "Decided client approved | ?Ran NoServerLog | Completed client error +5000",
-        ),
-        // The server refused what the client let pass.
-        (
-            "client: approved 0, denied 90 / server: denied 60",
-            "Decided client approved | Ran server denied ~+60 | Completed client denied ~+30 own +90",
-        ),
-        // A server of its own.
-        ("server: ok 0", "?Asked NoClientLog | Ran server ok"),
-        ("server: denied 0", "?Asked NoClientLog | Ran server denied"),
-        (
-            "server: approved 0",
-            "?Asked NoClientLog | Decided server approved \
+    ),
+    (
+        "client: approved 0, error 5000",
+        "Decided client approved | ?Ran NoServerLog | Completed client error +5000",
+    ),
+    // The server refused what the client let pass.
+    (
+        "client: approved 0, denied 90 / server: denied 60",
+        "Decided client approved | Ran server denied ~+60 | Completed client denied ~+30 own +90",
+    ),
+    // A server of its own.
+    ("server: ok 0", "?Asked NoClientLog | Ran server ok"),
+    ("server: denied 0", "?Asked NoClientLog | Ran server denied"),
+    (
+        "server: approved 0",
+        "?Asked NoClientLog | Decided server approved \
              | !Ran NoEnd { by: Server, ran: false }",
-        ),
-        // A proxy: sent, and a reply or none.
-        (
-            "proxy: approved 0, ok 18",
-            "?Asked NoClientLog | Sent proxy approved | ?Ran NoServerLog | Result proxy ok +18",
-        ),
-        (
-            "proxy: approved 0",
-            "?Asked NoClientLog | Sent proxy approved | !Ran NothingShowsRun \
+    ),
+    // A proxy: sent, and a reply or none.
+    (
+        "proxy: approved 0, ok 18",
+        "?Asked NoClientLog | Sent proxy approved | ?Ran NoServerLog | Result proxy ok +18",
+    ),
+    (
+        "proxy: approved 0",
+        "?Asked NoClientLog | Sent proxy approved | !Ran NothingShowsRun \
              | !Result NoReply { by: Proxy }",
-        ),
-        ("proxy: denied 0", "?Asked NoClientLog | Decided proxy denied"),
-        (
-            "proxy: approved 0, denied 5",
-            "?Asked NoClientLog | Sent proxy approved | Result proxy denied +5",
-        ),
-        (
-            "proxy: approved 0 / server: ok 9",
-            "?Asked NoClientLog | Sent proxy approved | Ran server ok ~+9 \
+    ),
+    ("proxy: denied 0", "?Asked NoClientLog | Decided proxy denied"),
+    (
+        "proxy: approved 0, denied 5",
+        "?Asked NoClientLog | Sent proxy approved | Result proxy denied +5",
+    ),
+    (
+        "proxy: approved 0 / server: ok 9",
+        "?Asked NoClientLog | Sent proxy approved | Ran server ok ~+9 \
              | !Result NoReply { by: Proxy }",
-        ),
-        // A gate: its one word is the reply, or its refusal.
-        ("gateway: ok 0", "?Asked NoClientLog | ?Ran NoServerLog | Result gateway ok"),
-        ("gateway: error 0", "?Asked NoClientLog | ?Ran NoServerLog | Result gateway error"),
-        ("gateway: denied 0", "?Asked NoClientLog | Decided gateway denied"),
-        (
-            "gateway: asked 0, approved 700, ok 800",
-            "Asked gateway asked | Decided gateway approved +700 window 700 \
+    ),
+    // A gate: its one word is the reply, or its refusal.
+    ("gateway: ok 0", "?Asked NoClientLog | ?Ran NoServerLog | Result gateway ok"),
+    ("gateway: error 0", "?Asked NoClientLog | ?Ran NoServerLog | Result gateway error"),
+    ("gateway: denied 0", "?Asked NoClientLog | Decided gateway denied"),
+    (
+        "gateway: asked 0, approved 700, ok 800",
+        "Asked gateway asked | Decided gateway approved +700 window 700 \
              | ?Ran NoServerLog | Result gateway ok +100",
-        ),
-        // All of them; an answer to the server goes where its time says.
-        (
-            "client: asked 0, approved 1000, input 1030, ok 1100 / gateway: ok 1080 \
+    ),
+    // All of them; an answer to the server goes where its time says.
+    (
+        "client: asked 0, approved 1000, input 1030, ok 1100 / gateway: ok 1080 \
              / proxy: approved 1010, ok 1070 / server: ok 1050",
-            "Asked client asked | Decided client approved +1000 window 1000 \
+        "Asked client asked | Decided client approved +1000 window 1000 \
              | Sent proxy approved ~+10 | Input client input ~+20 own +30 \
              | Ran server ok ~+20 | Result proxy ok ~+20 own +60 | Result gateway ok ~+10 \
              | Completed client ok ~+20 own +70",
-        ),
-        (
-            "client: approved 0, input 5, ok 100 / proxy: approved 10, ok 70",
-            "Decided client approved | Input client input +5 | Sent proxy approved ~+5 \
+    ),
+    (
+        "client: approved 0, input 5, ok 100 / proxy: approved 10, ok 70",
+        "Decided client approved | Input client input +5 | Sent proxy approved ~+5 \
              | ?Ran NoServerLog | Result proxy ok +60 | Completed client ok ~+30 own +95",
-        ),
-        // Without times nothing is measured.
-        (
-            "client: asked -, approved -, ok 70 / server: ok 60",
-            "Asked client asked | Decided client approved | Ran server ok \
+    ),
+    // Without times nothing is measured.
+    (
+        "client: asked -, approved -, ok 70 / server: ok 60",
+        "Asked client asked | Decided client approved | Ran server ok \
              | Completed client ok ~+10",
-        ),
-        // Made again after it failed: each attempt has a life of its own.
-        (
-            "client: asked 0, approved 500, error 5500 // client: approved 6000, ok 6100 / server: ok 6050",
-            "Asked client asked | Decided client approved +500 window 500 \
+    ),
+    // Made again after it failed: each attempt has a life of its own.
+    (
+        "client: asked 0, approved 500, error 5500 \
+             // client: approved 6000, ok 6100 / server: ok 6050",
+        "Asked client asked | Decided client approved +500 window 500 \
              | ?Ran NoServerLog | Completed client error +5000 \
              // Decided client approved | Ran server ok ~+50 | Completed client ok ~+50 own +100",
-        ),
-    ] {
-        assert_eq!(told(&call(shape, &[])), life, "{shape}");
+    ),
+];
+
+#[test]
+fn every_shape_of_a_life_is_told_with_what_never_came() {
+    for (shape, life) in LIVES {
+        assert_eq!(told(&call(shape, &[])), *life, "{shape}");
     }
 }
 
