@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AlertId, AlertState, CallId, CloseReason, Level, Micros, OutcomeClass, Ran, RecordId,
+    AlertId, AlertState, Args, CallId, CloseReason, Level, Micros, OutcomeClass, Ran, RecordId,
     TimeQuality, Why, Witness, WitnessLine,
 };
 
@@ -134,8 +134,34 @@ pub struct RecordView {
     pub code: String,
     pub detail: Option<String>,
     pub flags: Vec<String>,
+    /// The tool's name as this record has it.
+    pub tool: Option<String>,
+    pub server: Option<String>,
+    pub args: Args,
+    pub principal: Option<String>,
+    pub client: Option<String>,
+    pub tenant: Option<String>,
+    pub session: Option<String>,
     /// The raw line, masked, where it is kept with an alert or could be read from its file.
     pub line: Option<String>,
+}
+
+/// What else would fit where a join is ambiguous.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CandidateView {
+    pub record: RecordId,
+    /// The file that holds it, where the store still knows it.
+    pub path: Option<String>,
+    /// The call that the record belongs to.
+    pub call: Option<CandidateCall>,
+}
+
+/// The call that a candidate leads to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CandidateCall {
+    pub id: CallId,
+    pub at: Option<Micros>,
+    pub actor: String,
 }
 
 /// Figures over the whole database.

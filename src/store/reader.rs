@@ -11,8 +11,8 @@ use super::pool::Pool;
 use super::value::{Sql, bytes, get_id, get_time, number, text, time};
 use super::{StoreError, alert_row, call_row, record_row};
 use crate::model::{
-    AlertId, AlertState, AlertView, Call, CallId, ClockView, DecisionView, Level, Micros,
-    OutboxItem, RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertState, AlertView, Call, CallId, DecisionView, Level, Micros, OutboxItem,
+    RecordView, RejectView, SourceView, Totals,
 };
 
 /// A handle for reading; clones share a small pool of connections. Reads see the last committed batch.
@@ -182,7 +182,7 @@ impl Reader {
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         let sql = format!(
-            "select {}, (select path from sources s where s.generation = r.generation)
+            "select {}, (select path from sources s where s.generation = r.generation) as path
              from record_log r
              where generation = ? and \"offset\" = ? and idx = ? and (time = ? or time is null)",
             record_row::COLUMNS
@@ -223,27 +223,6 @@ impl Reader {
                     records: row.get(6)?,
                     rejects: row.get(7)?,
                     last_at: get_time(row, 8)?,
-                })
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        })
-    }
-
-    /// What joins show of the streams' clocks: the newest day first, at most `limit` rows.
-    pub fn clocks(&self, limit: usize) -> Result<Vec<ClockView>, StoreError> {
-        self.with(|connection| {
-            let mut statement = connection.prepare(
-                "select day::timestamp, upper_stream, lower_stream, samples, offset_ms, spread_ms
-                 from clocks order by day desc, upper_stream, lower_stream limit ?",
-            )?;
-            let rows = statement.query_map([number(limit as u64)], |row| {
-                Ok(ClockView {
-                    day: get_time(row, 0)?.unwrap_or_default(),
-                    upper_stream: row.get(1)?,
-                    lower_stream: row.get(2)?,
-                    samples: row.get(3)?,
-                    offset_ms: row.get(4)?,
-                    spread_ms: row.get(5)?,
                 })
             })?;
             Ok(rows.collect::<Result<_, _>>()?)
@@ -450,19 +429,27 @@ fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, Stor
 
 fn record_view(row: &duckdb::Row<'_>) -> duckdb::Result<RecordView> {
     let record = record_row::from_row(row)?;
+    let owned = |text: Option<crate::model::Text>| text.map(|text| text.to_string());
     Ok(RecordView {
         id: record.id,
         length: record.length,
         witness: record.witness,
         dialect: record.dialect.as_str().to_owned(),
         stream: record.stream.to_string(),
-        path: row.get::<_, Option<String>>(27)?.unwrap_or_default(),
+        path: row.get::<_, Option<String>>("path")?.unwrap_or_default(),
         at: record.at,
         time_quality: record.time_quality,
         class: record.class,
         code: record.code.to_string(),
-        detail: record.detail.map(|text| text.to_string()),
+        detail: owned(record.detail),
         flags: record.flags.iter().map(ToString::to_string).collect(),
+        tool: owned(record.tool),
+        server: owned(record.server),
+        args: record.args,
+        principal: owned(record.principal),
+        client: owned(record.client),
+        tenant: owned(record.tenant),
+        session: owned(record.session),
         line: None,
     })
 }

@@ -2,6 +2,8 @@
 
 /// Alerts under changing ids, and what people decided about them.
 mod alerts;
+/// What else would fit where a join is ambiguous.
+mod candidates;
 /// How far apart the clocks of two streams are.
 mod clocks;
 /// Write-ahead logs that a crash or a disk has damaged.

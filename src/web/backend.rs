@@ -7,8 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::error::WebError;
 use crate::model::{
-    AlertId, AlertView, Call, CallId, ClockView, DecisionView, RecordView, RejectView, SourceView,
-    Totals,
+    AlertId, AlertView, Call, CallId, CandidateView, ClockView, DecisionView, RecordView,
+    RejectView, SourceView, Totals,
 };
 use crate::store::{AlertFilter, CallFilter, Decision, Desk, DeskError, Reader, StoreError};
 
@@ -71,6 +71,23 @@ impl Rows {
             Self::Store(reader) => reader.records_of(call),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.records_of(call)),
+        }
+    }
+
+    pub(crate) fn candidates_of(&self, call: &Call) -> Result<Vec<CandidateView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.candidates_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.candidates_of(call)),
+        }
+    }
+
+    /// What is known of the clocks of the call's streams on its day.
+    pub(crate) fn clocks_of(&self, call: &Call) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks_of(call)),
         }
     }
 

@@ -46,4 +46,13 @@ fn clocks_are_the_median_and_spread_of_the_bins_of_a_day() {
     ];
     assert_eq!(store.reader().clocks(9).unwrap(), all);
     assert_eq!(store.reader().clocks(2).unwrap(), all[..2]);
+
+    // Of one call: its day, and pairs of its own streams.
+    let mut seen = Call::clone(&call("seen", 1, OutcomeClass::Ok));
+    seen.at = Some(DAY.plus(5 * Micros::HOUR));
+    assert!(store.reader().clocks_of(&seen).unwrap().is_empty());
+    let mut other = seen.sightings[0].clone();
+    (seen.sightings[0].stream, other.stream) = ("server".into(), "client".into());
+    seen.sightings.push(other);
+    assert_eq!(store.reader().clocks_of(&seen).unwrap(), all[1..2]);
 }
