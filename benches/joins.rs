@@ -19,7 +19,7 @@ use calltrail::simulate::{
 };
 
 /// Calls that make a little over a million records.
-const CALLS: u64 = 250_000;
+const CALLS: u64 = 320_000;
 /// How often the program is started to read what has come meanwhile.
 const SLICES: u64 = 12;
 
@@ -173,7 +173,9 @@ impl World {
             let (generation, offset, json): (u64, u64, Option<String>) = row.expect("a call");
             let Some(json) = json else {
                 let places = place(generation, offset).into_iter().collect();
-                return Found { sightings: vec![FoundSighting { how: "alone".into(), places }] };
+                return Found {
+                    sightings: vec![FoundSighting { how: "alone".into(), attempt: 0, places }],
+                };
             };
             let sightings: Vec<Sighting> = serde_json::from_str(&json).expect("sightings");
             Found {
@@ -210,6 +212,7 @@ fn found_sighting(sighting: &Sighting, place: &dyn Fn(u64, u64) -> Option<Place>
             format!("{:?}", sighting.certainty).to_lowercase()
         )
         .into(),
+        attempt: sighting.attempt,
         places: sighting
             .steps
             .iter()
