@@ -76,6 +76,10 @@ pub struct Rates {
 pub struct Tally {
     /// Claimed, and right: precision.
     pub claimed: Rates,
+    /// Wrong claims between streams that share no call at all.
+    pub foreign: u64,
+    /// Other wrong claims of which neither side has a true partner that was written.
+    pub orphaned: u64,
     /// True, and found: recall.
     pub true_links: Rates,
     /// The same of those that can be decided.
@@ -151,6 +155,8 @@ struct Truth<'a> {
     tries: Vec<Try<'a>>,
     sightings: Vec<Sighting>,
     owners: FxHashMap<Place, usize>,
+    /// Pairs of streams that truly share a call, both ways round.
+    akin: FxHashSet<(u32, u32)>,
 }
 
 /// One try of a call.
@@ -173,8 +179,12 @@ struct Sighting {
 
 impl<'a> Truth<'a> {
     fn new(calls: impl IntoIterator<Item = &'a CallTruth>, stream: &dyn Fn(&str) -> u32) -> Self {
-        let mut truth =
-            Self { tries: Vec::new(), sightings: Vec::new(), owners: FxHashMap::default() };
+        let mut truth = Self {
+            tries: Vec::new(),
+            sightings: Vec::new(),
+            owners: FxHashMap::default(),
+            akin: FxHashSet::default(),
+        };
         for call in calls {
             for (attempt, span) in (1..).zip(&call.tries) {
                 let began = truth.sightings.len();
@@ -196,6 +206,7 @@ impl<'a> Truth<'a> {
                 for at in began..truth.sightings.len() {
                     truth.owners.insert(truth.sightings[at].first, at);
                 }
+                truth.note_kin(began);
                 truth.tries.push(Try {
                     call: call.call,
                     tool: call.tool,
@@ -208,6 +219,13 @@ impl<'a> Truth<'a> {
             }
         }
         truth
+    }
+
+    fn note_kin(&mut self, began: usize) {
+        for (one, two) in links(&(began..self.sightings.len())) {
+            let (one, two) = (self.sightings[one].first.stream, self.sightings[two].first.stream);
+            self.akin.extend([(one, two), (two, one)]);
+        }
     }
 
     fn of(&self, sighting: usize) -> &Try<'a> {
@@ -276,17 +294,30 @@ impl<'a> Truth<'a> {
         let kind = self.kind(*one, *two);
         let tally = score.kinds.entry(kind).or_default();
         tally.claimed.count(is_right);
-        if is_right || tally.claimed.bad() > EXAMPLES_MAX {
+        if is_right {
             return;
         }
-        let witness = |at: usize| self.sightings[at].witness;
-        let mut of_one = self.of(*one).sightings.clone();
-        let partner = of_one.find(|at| witness(*at) == witness(*two));
+        let stream = |at: usize| self.sightings[at].first.stream;
+        let partner = self.partner(*one, *two);
+        if !self.akin.contains(&(stream(*one), stream(*two))) {
+            tally.foreign += 1;
+        } else if partner.is_none() && self.partner(*two, *one).is_none() {
+            tally.orphaned += 1;
+        }
+        if tally.claimed.bad() > EXAMPLES_MAX {
+            return;
+        }
         let fault = Fault::Claimed {
             how: format!("{} + {}", one_found.how, two_found.how).into(),
             partner: partner.map(|at| self.sightings[at].first),
         };
         score.examples.push(self.example(kind, fault, *one, *two));
+    }
+
+    /// The sighting of the same try as `one` by the witness of `other`.
+    fn partner(&self, one: usize, other: usize) -> Option<usize> {
+        let witness = |at: usize| self.sightings[at].witness;
+        self.of(one).sightings.clone().find(|at| witness(*at) == witness(other))
     }
 
     fn judge_links(&self, whereabouts: &[Option<u32>], score: &mut Score) {
@@ -433,6 +464,8 @@ impl Tally {
     pub const fn plus(self, other: Self) -> Self {
         Self {
             claimed: self.claimed.plus(other.claimed),
+            foreign: self.foreign + other.foreign,
+            orphaned: self.orphaned + other.orphaned,
             true_links: self.true_links.plus(other.true_links),
             decidable: self.decidable.plus(other.decidable),
             by_streams: self.by_streams.plus(other.by_streams),
