@@ -139,11 +139,11 @@ fn the_keys_of_the_arguments_say_which_look_alike() {
 fn every_kind_of_noise_has_its_share_and_none_comes_unasked() {
     let noisy = run(ALL);
     let quiet = run(Noise::default());
-    let lost =
+    let lost_of =
         |output: &Output| -> u64 { output.calls.iter().map(|call| u64::from(call.lost)).sum() };
-    let share = lost(&noisy) * 1000 / (noisy.lines.len() as u64 + lost(&noisy));
+    let share = lost_of(&noisy) * 1000 / (noisy.lines.len() as u64 + lost_of(&noisy));
     assert!((15..=25).contains(&share), "{share} of a thousand are lost");
-    assert_eq!(lost(&quiet), 0);
+    assert_eq!(lost_of(&quiet), 0);
 
     let retried = |output: &Output| output.calls.iter().filter(|call| call.tries.len() > 1).count();
     assert!(retried(&noisy) > 200, "{}", retried(&noisy));

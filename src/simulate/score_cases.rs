@@ -46,7 +46,11 @@ fn found(lines: &[(u32, u64)]) -> Found {
 }
 
 fn number(stream: &str) -> u32 {
-    ["client", "server", "other"].iter().position(|name| *name == stream).unwrap() as u32
+    match stream {
+        "client" => 0,
+        "server" => 1,
+        _ => 2,
+    }
 }
 
 fn judge(calls: &[CallTruth], found: &[Found]) -> (Score, Tally) {
