@@ -3,8 +3,8 @@
 //! records, retries. The records arrive in slices, and each slice is read by a program started anew.
 //!
 //! `CALLTRAIL_BENCH_CALLS` makes another number of calls, `CALLTRAIL_SEEDS` (such as `1,2,3`) other worlds,
-//! `CALLTRAIL_JOINS_WITHOUT` (some of `lost,identical,retried,late,clocks`) spares those, and `CALLTRAIL_JOINS_EXAMPLES`
-//! prints so many wrong and missed links of each kind with their lines.
+//! `CALLTRAIL_JOINS_WITHOUT` (some of `lost,identical,retried,late,clocks`) spares those, and
+//! `CALLTRAIL_JOINS_EXAMPLES` prints so many wrong and missed links of each kind with their lines.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -25,7 +25,7 @@ const CALLS: u64 = 320_000;
 const SLICES: u64 = 12;
 
 fn main() {
-    let setting = |name: &str| std::env::var(name).ok();
+    let setting = |name: &str| std::env::var_os(name)?.into_string().ok();
     let calls =
         setting("CALLTRAIL_BENCH_CALLS").and_then(|text| text.parse().ok()).unwrap_or(CALLS);
     let examples =
@@ -110,7 +110,8 @@ fn measure(scenario: &Scenario, examples: usize) {
     let stream = |name: &str| world.streams.get(name).map_or(u32::MAX, |stream| stream.number);
     let score = score(&world.calls, &found, &stream);
     println!(
-        "seed {}: {written} records of {} calls in {days:.1} days, read in {SLICES} slices in {:.1} s ({:.0} records/s)",
+        "seed {}: {written} records of {} calls in {days:.1} days, read in {SLICES} slices in {:.1} s \
+         ({:.0} records/s)",
         scenario.seed,
         world.calls.len(),
         scanned.as_secs_f64(),
@@ -274,7 +275,7 @@ fn print_score(score: &Score) {
     };
     let mut all = Tally::default();
     for (kind, tally) in &score.kinds {
-        row(&kind_name(kind), tally);
+        row(&kind_name(*kind), tally);
         all = all.plus(*tally);
     }
     row("all", &all);
@@ -305,8 +306,8 @@ fn print_examples(score: &Score, world: &World, logs: &Path, most: usize) {
             continue;
         }
         match fault {
-            Fault::Missed => println!("missed: {}", kind_name(kind)),
-            Fault::Claimed { how, .. } => println!("wrong: {} ({how})", kind_name(kind)),
+            Fault::Missed => println!("missed: {}", kind_name(*kind)),
+            Fault::Claimed { how, .. } => println!("wrong: {} ({how})", kind_name(*kind)),
         }
         println!("  {}\n  {}", world.line(logs, places.0), world.line(logs, places.1));
         if let Fault::Claimed { partner, .. } = fault {
@@ -318,7 +319,7 @@ fn print_examples(score: &Score, world: &World, logs: &Path, most: usize) {
     }
 }
 
-fn kind_name((upper, lower, upper_shows, lower_shows): &LinkKind) -> String {
+fn kind_name((upper, lower, upper_shows, lower_shows): LinkKind) -> String {
     format!(
         "{}-{} {}-{}",
         upper.as_str(),

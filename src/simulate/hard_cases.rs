@@ -163,7 +163,7 @@ fn every_kind_of_noise_has_its_share_and_none_comes_unasked() {
             if let Some((actor, number)) =
                 last.insert((call.tool, call.args.full), (&call.actor, call.call))
             {
-                twins += u64::from(*actor == call.actor && call.call - number < 8);
+                twins += u64::from(*actor == call.actor && call.call.abs_diff(number) < 8);
             }
         }
         twins
