@@ -2,7 +2,8 @@
 //! found, on simulated logs with everything that makes it hard: equal calls at once, clocks that are off, lost and late
 //! records, retries. The records arrive in slices, and each slice is read by a program started anew.
 //!
-//! `CALLTRAIL_BENCH_CALLS` makes another number of calls, `CALLTRAIL_SEEDS` (such as `1,2,3`) other worlds, and
+//! `CALLTRAIL_BENCH_CALLS` makes another number of calls, `CALLTRAIL_SEEDS` (such as `1,2,3`) other worlds,
+//! `CALLTRAIL_JOINS_WITHOUT` (some of `lost,identical,retried,late,clocks`) spares those, and
 //! `CALLTRAIL_JOINS_EXAMPLES` prints so many wrong and missed links of each kind with their lines.
 
 use std::collections::HashMap;
@@ -19,19 +20,21 @@ use calltrail::simulate::{
 };
 
 /// Calls that make a little over a million records.
-const CALLS: u64 = 250_000;
+const CALLS: u64 = 320_000;
 /// How often the program is started to read what has come meanwhile.
 const SLICES: u64 = 12;
 
 fn main() {
-    let setting = |name: &str| std::env::var(name).ok();
+    let setting = |name: &str| std::env::var_os(name)?.into_string().ok();
     let calls =
         setting("CALLTRAIL_BENCH_CALLS").and_then(|text| text.parse().ok()).unwrap_or(CALLS);
     let examples =
         setting("CALLTRAIL_JOINS_EXAMPLES").and_then(|text| text.parse().ok()).unwrap_or(0);
     let seeds = setting("CALLTRAIL_SEEDS").unwrap_or_else(|| "1".to_owned());
     for seed in seeds.split(',').filter_map(|seed| seed.trim().parse().ok()) {
-        measure(&scenario(seed, calls), examples);
+        let mut scenario = scenario(seed, calls);
+        spare(&mut scenario.noise, &setting("CALLTRAIL_JOINS_WITHOUT").unwrap_or_default());
+        measure(&scenario, examples);
     }
 }
 
@@ -55,6 +58,25 @@ fn scenario(seed: u64, calls: u64) -> Scenario {
         stepped_percent: 20,
     };
     scenario
+}
+
+fn spare(noise: &mut Noise, kinds: &str) {
+    for kind in kinds.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
+        match kind {
+            "lost" => noise.lost_percent = 0,
+            "identical" => noise.identical_percent = 0,
+            "retried" => noise.retried_percent = 0,
+            "late" => noise.late_percent = 0,
+            "clocks" => {
+                noise.skew_ms_max = 0;
+                noise.drift_ms_a_day_max = 0;
+                noise.stepped_percent = 0;
+            }
+            other => panic!(
+                "CALLTRAIL_JOINS_WITHOUT names {other}: lost, identical, retried, late and clocks are known"
+            ),
+        }
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -88,7 +110,8 @@ fn measure(scenario: &Scenario, examples: usize) {
     let stream = |name: &str| world.streams.get(name).map_or(u32::MAX, |stream| stream.number);
     let score = score(&world.calls, &found, &stream);
     println!(
-        "seed {}: {written} records of {} calls in {days:.1} days, read in {SLICES} slices in {:.1} s ({:.0} records/s)",
+        "seed {}: {written} records of {} calls in {days:.1} days, read in {SLICES} slices in {:.1} s \
+         ({:.0} records/s)",
         scenario.seed,
         world.calls.len(),
         scanned.as_secs_f64(),
@@ -173,7 +196,9 @@ impl World {
             let (generation, offset, json): (u64, u64, Option<String>) = row.expect("a call");
             let Some(json) = json else {
                 let places = place(generation, offset).into_iter().collect();
-                return Found { sightings: vec![FoundSighting { how: "alone".into(), places }] };
+                return Found {
+                    sightings: vec![FoundSighting { how: "alone".into(), attempt: 0, places }],
+                };
             };
             let sightings: Vec<Sighting> = serde_json::from_str(&json).expect("sightings");
             Found {
@@ -210,6 +235,7 @@ fn found_sighting(sighting: &Sighting, place: &dyn Fn(u64, u64) -> Option<Place>
             format!("{:?}", sighting.certainty).to_lowercase()
         )
         .into(),
+        attempt: sighting.attempt,
         places: sighting
             .steps
             .iter()
@@ -234,9 +260,11 @@ fn print_score(score: &Score) {
     );
     let row = |name: &str, tally: &Tally| {
         println!(
-            "{name:<34} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>9} {:>7}",
+            "{name:<34} {:>8} {:>9} {:>8} {:>8} {:>8} {:>7} {:>9} {:>7} {:>9} {:>7}",
             tally.claimed.all,
             share(tally.claimed),
+            tally.foreign,
+            tally.orphaned,
             tally.true_links.all,
             share(tally.true_links),
             tally.decidable.all,
@@ -247,7 +275,7 @@ fn print_score(score: &Score) {
     };
     let mut all = Tally::default();
     for (kind, tally) in &score.kinds {
-        row(&kind_name(kind), tally);
+        row(&kind_name(*kind), tally);
         all = all.plus(*tally);
     }
     row("all", &all);
@@ -278,8 +306,8 @@ fn print_examples(score: &Score, world: &World, logs: &Path, most: usize) {
             continue;
         }
         match fault {
-            Fault::Missed => println!("missed: {}", kind_name(kind)),
-            Fault::Claimed { how, .. } => println!("wrong: {} ({how})", kind_name(kind)),
+            Fault::Missed => println!("missed: {}", kind_name(*kind)),
+            Fault::Claimed { how, .. } => println!("wrong: {} ({how})", kind_name(*kind)),
         }
         println!("  {}\n  {}", world.line(logs, places.0), world.line(logs, places.1));
         if let Fault::Claimed { partner, .. } = fault {
@@ -291,7 +319,7 @@ fn print_examples(score: &Score, world: &World, logs: &Path, most: usize) {
     }
 }
 
-fn kind_name((upper, lower, upper_shows, lower_shows): &LinkKind) -> String {
+fn kind_name((upper, lower, upper_shows, lower_shows): LinkKind) -> String {
     format!(
         "{}-{} {}-{}",
         upper.as_str(),

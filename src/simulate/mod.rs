@@ -37,4 +37,8 @@ pub use truth::{AlertTruth, ArgKeys, ArgsShown, CallTruth, RecordPlace, Shows, S
 pub use write::{WriteError, WriteSummary, write_logs};
 
 #[cfg(test)]
+mod hard_cases;
+#[cfg(test)]
+mod score_cases;
+#[cfg(test)]
 mod tests;

@@ -50,14 +50,14 @@ pub(super) struct Stalls {
     dice: Dice,
     late_percent: i64,
     /// In order, up to the last time that was asked for.
-    stalls: Vec<(Micros, Micros)>,
+    windows: Vec<(Micros, Micros)>,
     known_until: Micros,
 }
 
 impl Stalls {
     pub(super) fn new(dice: Dice, noise: &Noise, start: Micros) -> Self {
         let late_percent = i64::from(noise.late_percent.min(90));
-        Self { dice, late_percent, stalls: Vec::new(), known_until: start }
+        Self { dice, late_percent, windows: Vec::new(), known_until: start }
     }
 
     /// When a line that is due at a time is written.
@@ -70,10 +70,10 @@ impl Stalls {
             let between = 2 * length * (100 - self.late_percent) / self.late_percent;
             let from = self.known_until.plus(self.dice.between(0, between));
             self.known_until = from.plus(length);
-            self.stalls.push((from, self.known_until));
+            self.windows.push((from, self.known_until));
         }
-        let place = self.stalls.partition_point(|(_, to)| *to <= due);
-        self.stalls.get(place).filter(|(from, _)| *from <= due).map_or(due, |(_, to)| *to)
+        let place = self.windows.partition_point(|(_, to)| *to <= due);
+        self.windows.get(place).filter(|(from, _)| *from <= due).map_or(due, |(_, to)| *to)
     }
 }
 

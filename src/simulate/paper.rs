@@ -67,8 +67,8 @@ impl Paper {
         let listed = |value: &&Value| value.is_listed;
         let has_tenants = !dropped.is_empty() || matches!(tool, Tool::OpenCase);
         let (server, server_shows) = if has_tenants {
-            let shows = if dropped.is_empty() { ArgsShown::Full } else { ArgsShown::Partial };
-            (object(values.iter().filter(listed), false), shows)
+            let level = if dropped.is_empty() { ArgsShown::Full } else { ArgsShown::Partial };
+            (object(values.iter().filter(listed), false), level)
         } else {
             (object(values.iter(), !client_summarises), shown(!client_summarises))
         };

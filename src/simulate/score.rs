@@ -4,10 +4,9 @@
 //! A *sighting* is what one witness wrote of one try of a call. A *link* is a pair of sightings of
 //! different witnesses. The true links are those of one try, both of whose sightings have a record
 //! that was written; a link is found if the first of these records of the one and of the other
-//! belong to one found call. The claimed links are the pairs of one found call, told by the first
-//! record of each; a claim is right if both are of one try. Where a found call holds several
-//! sightings of one witness it claims to hold several tries, and then pairs across the tries of one
-//! call are not counted; how well tries are put together is told apart ([`Score::tries`]).
+//! belong to one found call. The claimed links are the pairs of one attempt of a found call, told by
+//! the first record of each; a claim is right if both are of one try. How well the tries of a call
+//! are put together is told apart ([`Score::tries`]).
 //!
 //! # What can be known
 //!
@@ -56,6 +55,8 @@ pub struct Found {
 pub struct FoundSighting {
     /// How it was tied to the lead, and how surely.
     pub how: Text,
+    /// Counted from 0, each attempt's sightings together.
+    pub attempt: u32,
     pub places: Vec<Place>,
 }
 
@@ -75,6 +76,10 @@ pub struct Rates {
 pub struct Tally {
     /// Claimed, and right: precision.
     pub claimed: Rates,
+    /// Wrong claims between streams that share no call at all.
+    pub foreign: u64,
+    /// Other wrong claims of which neither side has a true partner that was written.
+    pub orphaned: u64,
     /// True, and found: recall.
     pub true_links: Rates,
     /// The same of those that can be decided.
@@ -89,8 +94,7 @@ pub struct Score {
     pub kinds: BTreeMap<LinkKind, Tally>,
     /// Ties of a sighting to its call's lead by how they were made, and how many of them are right.
     pub methods: BTreeMap<Text, Rates>,
-    /// Pairs of a call's tries that follow each other (by their first records), in `true_links`; and
-    /// pairs of sightings of one witness in one found call, in `claimed`.
+    /// Pairs of tries of one call that follow each other, by their first records.
     pub tries: Tally,
     /// True calls and true tries with a written record.
     pub true_calls: u64,
@@ -151,6 +155,8 @@ struct Truth<'a> {
     tries: Vec<Try<'a>>,
     sightings: Vec<Sighting>,
     owners: FxHashMap<Place, usize>,
+    /// Pairs of streams that truly share a call, both ways round.
+    akin: FxHashSet<(u32, u32)>,
 }
 
 /// One try of a call.
@@ -173,8 +179,12 @@ struct Sighting {
 
 impl<'a> Truth<'a> {
     fn new(calls: impl IntoIterator<Item = &'a CallTruth>, stream: &dyn Fn(&str) -> u32) -> Self {
-        let mut truth =
-            Self { tries: Vec::new(), sightings: Vec::new(), owners: FxHashMap::default() };
+        let mut truth = Self {
+            tries: Vec::new(),
+            sightings: Vec::new(),
+            owners: FxHashMap::default(),
+            akin: FxHashSet::default(),
+        };
         for call in calls {
             for (attempt, span) in (1..).zip(&call.tries) {
                 let began = truth.sightings.len();
@@ -196,6 +206,7 @@ impl<'a> Truth<'a> {
                 for at in began..truth.sightings.len() {
                     truth.owners.insert(truth.sightings[at].first, at);
                 }
+                truth.note_kin(began);
                 truth.tries.push(Try {
                     call: call.call,
                     tool: call.tool,
@@ -210,8 +221,19 @@ impl<'a> Truth<'a> {
         truth
     }
 
+    fn note_kin(&mut self, began: usize) {
+        for (one, two) in links(&(began..self.sightings.len())) {
+            let (one, two) = (self.sightings[one].first.stream, self.sightings[two].first.stream);
+            self.akin.extend([(one, two), (two, one)]);
+        }
+    }
+
     fn of(&self, sighting: usize) -> &Try<'a> {
-        &self.tries[self.sightings[sighting].of_try]
+        &self.tries[self.of_try(sighting)]
+    }
+
+    fn of_try(&self, sighting: usize) -> usize {
+        self.sightings[sighting].of_try
     }
 
     /// Notes in which found call each true sighting's first record is.
@@ -244,42 +266,58 @@ impl<'a> Truth<'a> {
             .iter()
             .filter_map(|sighting| Some((*self.owners.get(sighting.places.first()?)?, sighting)))
             .collect();
-        let Some(((lead, _), others)) = seen.split_first() else { return };
-        let witness = |at: usize| self.sightings[at].witness;
-        let folds = seen
-            .iter()
-            .enumerate()
-            .any(|(at, (one, _))| seen[..at].iter().any(|(two, _)| witness(*one) == witness(*two)));
-        for (sighting, found) in others {
-            let is_right = self.of(*sighting).call == self.of(*lead).call
-                && (folds || self.sightings[*sighting].of_try == self.sightings[*lead].of_try);
-            let rates = score.methods.entry(Text::clone(&found.how)).or_default();
-            rates.count(is_right);
-        }
-        for (at, (one, one_found)) in seen.iter().enumerate() {
-            for (two, two_found) in &seen[at + 1..] {
-                let same_call = self.of(*one).call == self.of(*two).call;
-                let same_try = self.sightings[*one].of_try == self.sightings[*two].of_try;
-                if witness(*one) == witness(*two) {
-                    score.tries.claimed.count(same_call);
-                } else if !(folds && same_call && !same_try) {
-                    let kind = self.kind(*one, *two);
-                    let tally = score.kinds.entry(kind).or_default();
-                    tally.claimed.count(same_try);
-                    let wrong = tally.claimed.all - tally.claimed.good;
-                    if !same_try && wrong <= EXAMPLES_MAX {
-                        let how = format!("{} + {}", one_found.how, two_found.how).into();
-                        let partner = self.tries[self.sightings[*one].of_try]
-                            .sightings
-                            .clone()
-                            .find(|at| witness(*at) == witness(*two))
-                            .map(|at| self.sightings[at].first);
-                        let fault = Fault::Claimed { how, partner };
-                        score.examples.push(self.example(kind, fault, *one, *two));
-                    }
+        let mut before: Option<usize> = None;
+        for attempt in seen.chunk_by(|(_, one), (_, two)| one.attempt == two.attempt) {
+            let Some(((lead, _), others)) = attempt.split_first() else { continue };
+            if let Some(before) = before.replace(*lead) {
+                score.tries.claimed.count(self.of(before).call == self.of(*lead).call);
+            }
+            for (sighting, found) in others {
+                let rates = score.methods.entry(Text::clone(&found.how)).or_default();
+                rates.count(self.of_try(*sighting) == self.of_try(*lead));
+            }
+            for (at, one) in attempt.iter().enumerate() {
+                for two in attempt.iter().skip(at + 1) {
+                    self.judge_claim(one, two, score);
                 }
             }
         }
+    }
+
+    fn judge_claim(
+        &self,
+        (one, one_found): &(usize, &FoundSighting),
+        (two, two_found): &(usize, &FoundSighting),
+        score: &mut Score,
+    ) {
+        let is_right = self.of_try(*one) == self.of_try(*two);
+        let kind = self.kind(*one, *two);
+        let tally = score.kinds.entry(kind).or_default();
+        tally.claimed.count(is_right);
+        if is_right {
+            return;
+        }
+        let stream = |at: usize| self.sightings[at].first.stream;
+        let partner = self.partner(*one, *two);
+        if !self.akin.contains(&(stream(*one), stream(*two))) {
+            tally.foreign += 1;
+        } else if partner.is_none() && self.partner(*two, *one).is_none() {
+            tally.orphaned += 1;
+        }
+        if tally.claimed.bad() > EXAMPLES_MAX {
+            return;
+        }
+        let fault = Fault::Claimed {
+            how: format!("{} + {}", one_found.how, two_found.how).into(),
+            partner: partner.map(|at| self.sightings[at].first),
+        };
+        score.examples.push(self.example(kind, fault, *one, *two));
+    }
+
+    /// The sighting of the same try as `one` by the witness of `other`.
+    fn partner(&self, one: usize, other: usize) -> Option<usize> {
+        let witness = |at: usize| self.sightings[at].witness;
+        self.of(one).sightings.clone().find(|at| witness(*at) == witness(other))
     }
 
     fn judge_links(&self, whereabouts: &[Option<u32>], score: &mut Score) {
@@ -297,8 +335,7 @@ impl<'a> Truth<'a> {
                 }
                 if !rival(false) && !rival(true) {
                     tally.decidable.count(is_found);
-                    let missed = tally.decidable.all - tally.decidable.good;
-                    if !is_found && missed <= EXAMPLES_MAX {
+                    if !is_found && tally.decidable.bad() <= EXAMPLES_MAX {
                         score.examples.push(self.example(kind, Fault::Missed, one, two));
                     }
                 }
@@ -404,6 +441,11 @@ impl Rates {
         self.good += u64::from(is_good);
     }
 
+    /// Those that are not good.
+    pub const fn bad(self) -> u64 {
+        self.all - self.good
+    }
+
     /// The good ones among all, from 0 to 1; 1 for none.
     pub fn share(self) -> f64 {
         if self.all == 0 { 1.0 } else { self.good as f64 / self.all as f64 }
@@ -422,6 +464,8 @@ impl Tally {
     pub const fn plus(self, other: Self) -> Self {
         Self {
             claimed: self.claimed.plus(other.claimed),
+            foreign: self.foreign + other.foreign,
+            orphaned: self.orphaned + other.orphaned,
             true_links: self.true_links.plus(other.true_links),
             decidable: self.decidable.plus(other.decidable),
             by_streams: self.by_streams.plus(other.by_streams),
