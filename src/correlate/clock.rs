@@ -21,6 +21,11 @@ const OFFSET_STEP_MICROS: i64 = 250_000;
 /// How far from the measured offset a join may lie; it grows with the spread of what was measured.
 const TOLERANCES_MICROS: [i64; 4] =
     [Micros::SECOND, 2 * Micros::SECOND, 3 * Micros::SECOND, 5 * Micros::SECOND];
+/// Bins of the span in which the joins of two streams that belong together lie: two seconds, for a clock that drifts.
+const PEAK_BINS: i32 = 40;
+/// Percent of the joins that have to lie in it. Of joins by chance, which lie anywhere within the slack on both sides, a
+/// fifth does; of a clock that was set right at noon, a half.
+const PEAK_PERCENT_MIN: i64 = 40;
 /// Days in memory; older ones are read again when something late touches them.
 const SLOTS_HELD_MAX: usize = 4;
 
@@ -56,6 +61,8 @@ struct Slot {
     /// Streams whose calls were joined in it.
     entered: FxHashSet<Text>,
     pairs: FxHashMap<Text, FxHashMap<Text, Measure>>,
+    /// Lower streams by the number of upper ones that calls are joined with by a measured clock.
+    claimed: FxHashMap<Text, usize>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -84,14 +91,14 @@ pub(super) struct Sample {
     bin: i32,
 }
 
-/// Two streams whose measured offset on a day is no longer the one that the day's calls were joined with.
+/// Streams whose measured offsets on a day are no longer those that the day's calls were joined with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StaleClock {
-    pub upper: Text,
-    pub lower: Text,
+pub struct StaleDay {
     /// The day, from its first moment to that of the next.
     pub from: Micros,
     pub to: Micros,
+    /// The stream farther from the work and the one nearer to it.
+    pub pairs: Vec<(Text, Text)>,
 }
 
 impl Clocks {
@@ -152,8 +159,8 @@ impl Clocks {
         for used in uses {
             let slot = slot_of(used.day);
             let offsets = used.offset_micros.zip(used.tolerance_micros);
-            self.measure(slot, &used.upper, &used.lower).used =
-                offsets.map(|(offset, tolerance)| Estimate { offset, tolerance });
+            let estimate = offsets.map(|(offset, tolerance)| Estimate { offset, tolerance });
+            self.put_used(slot, &used.upper, &used.lower, estimate);
             self.moved.insert((slot, used.upper, used.lower));
         }
     }
@@ -161,6 +168,12 @@ impl Clocks {
     /// What the calls of `upper` at that time are joined with, where the lower stream's clock was measured.
     pub(super) fn estimate(&self, upper: &str, lower: &str, at: Micros) -> Option<Estimate> {
         self.slots.get(&slot_of(at))?.pairs.get(upper)?.get(lower)?.used
+    }
+
+    /// Whether the stream is known to tell of other streams' calls on that day.
+    pub(super) fn is_claimed(&self, lower: &str, at: Micros) -> bool {
+        let claimed = self.slots.get(&slot_of(at)).and_then(|slot| slot.claimed.get(lower));
+        claimed.is_some_and(|claims| *claims > 0)
     }
 
     /// Whether any clock was measured against that stream's on that day.
@@ -207,49 +220,60 @@ impl Clocks {
         }
     }
 
-    /// The pairs and days to be joined anew. Not the newest day's, unless `all`: its measure still moves.
-    pub(super) fn stale(&mut self, newest: Option<Micros>, all: bool) -> Vec<StaleClock> {
+    /// The days to be joined anew. Not the newest one, unless `all`: its measures still move.
+    pub(super) fn stale(&mut self, newest: Option<Micros>, all: bool) -> Vec<StaleDay> {
         let current = newest.map(|newest| slot_of(newest.minus(Micros::HOUR)));
-        let mut stale = Vec::new();
-        let samples_min = self.samples_min;
-        let (slots, is_current) =
-            (&self.slots, |slot: i64| !all && current.is_none_or(|current| slot >= current));
+        let is_current = |slot: i64| !all && current.is_none_or(|current| slot >= current);
+        let (slots, samples_min) = (&self.slots, self.samples_min);
+        let mut stale: BTreeMap<i64, Vec<(Text, Text)>> = BTreeMap::new();
         self.moved.retain(|(slot, upper, lower)| {
             if is_current(*slot) {
                 return true;
             }
             let measure = slots.get(slot).and_then(|slot| slot.pairs.get(upper)?.get(lower));
             if measure.is_some_and(|measure| measure.estimate(samples_min) != measure.used) {
-                stale.push(StaleClock {
-                    upper: Text::clone(upper),
-                    lower: Text::clone(lower),
-                    from: slot_start(*slot),
-                    to: slot_start(slot + 1),
-                });
+                stale.entry(*slot).or_default().push((Text::clone(upper), Text::clone(lower)));
             }
             false
         });
-        stale.sort_by(|left, right| {
-            (left.from, &left.upper, &left.lower).cmp(&(right.from, &right.upper, &right.lower))
+        let days = stale.into_iter().map(|(slot, mut pairs)| {
+            pairs.sort_unstable();
+            StaleDay { from: slot_start(slot), to: slot_start(slot + 1), pairs }
         });
-        stale
+        days.collect()
     }
 
-    /// What the day's calls are joined with, and what they should be.
-    pub(super) fn used_and_measured(&mut self, stale: &StaleClock) -> [Option<Estimate>; 2] {
-        let samples_min = self.samples_min;
-        let measure = self.measure(slot_of(stale.from), &stale.upper, &stale.lower);
-        [measure.used, measure.estimate(samples_min)]
+    /// What is to be joined anew by what is stored of a day.
+    pub fn stale_on(day: Micros, samples: Vec<ClockSample>, uses: Vec<ClockUse>) -> Vec<StaleDay> {
+        let mut clocks = Self::default();
+        clocks.know_days(&[day], samples, uses);
+        clocks.stale(None, true)
     }
 
-    /// Joins by this for a while.
-    pub(super) fn assume(&mut self, stale: &StaleClock, estimate: Option<Estimate>) {
-        self.measure(slot_of(stale.from), &stale.upper, &stale.lower).used = estimate;
+    /// What the calls of each of the day's pairs are joined with, and what they should be.
+    pub(super) fn used_and_measured(&mut self, stale: &StaleDay) -> [Vec<Option<Estimate>>; 2] {
+        let (slot, samples_min) = (slot_of(stale.from), self.samples_min);
+        let mut both = [Vec::new(), Vec::new()];
+        for (upper, lower) in &stale.pairs {
+            let measure = self.measure(slot, upper, lower);
+            both[0].push(measure.used);
+            both[1].push(measure.estimate(samples_min));
+        }
+        both
     }
 
-    /// From now on the day's calls are joined with this.
-    pub(super) fn renew(&mut self, stale: &StaleClock, estimate: Option<Estimate>) {
-        self.set_used(slot_of(stale.from), &stale.upper, &stale.lower, estimate);
+    /// Joins by these for a while.
+    pub(super) fn assume(&mut self, stale: &StaleDay, estimates: &[Option<Estimate>]) {
+        for ((upper, lower), estimate) in stale.pairs.iter().zip(estimates) {
+            self.put_used(slot_of(stale.from), upper, lower, *estimate);
+        }
+    }
+
+    /// From now on the day's calls are joined with these.
+    pub(super) fn renew(&mut self, stale: &StaleDay, estimates: &[Option<Estimate>]) {
+        for ((upper, lower), estimate) in stale.pairs.iter().zip(estimates) {
+            self.set_used(slot_of(stale.from), upper, lower, *estimate);
+        }
     }
 
     /// What is to be stored with the batch.
@@ -292,7 +316,7 @@ impl Clocks {
     }
 
     fn set_used(&mut self, slot: i64, upper: &Text, lower: &Text, used: Option<Estimate>) {
-        self.measure(slot, upper, lower).used = used;
+        self.put_used(slot, upper, lower, used);
         self.moved.insert((slot, Text::clone(upper), Text::clone(lower)));
         self.uses.push(ClockUse {
             day: slot_start(slot),
@@ -301,6 +325,14 @@ impl Clocks {
             offset_micros: used.map(|used| used.offset),
             tolerance_micros: used.map(|used| used.tolerance),
         });
+    }
+
+    fn put_used(&mut self, slot: i64, upper: &Text, lower: &Text, used: Option<Estimate>) {
+        let before = std::mem::replace(&mut self.measure(slot, upper, lower).used, used);
+        let claimed = &mut self.slots.entry(slot).or_default().claimed;
+        let claims = claimed.entry(Text::clone(lower)).or_default();
+        *claims =
+            (*claims + usize::from(used.is_some())).saturating_sub(usize::from(before.is_some()));
     }
 
     fn measure(&mut self, slot: i64, upper: &Text, lower: &Text) -> &mut Measure {
@@ -326,15 +358,20 @@ impl Measure {
         }
     }
 
-    /// The median, and a tolerance that holds nine tenths of what was measured with room to spare.
+    /// Where most of the joins lie, and a tolerance that holds nine tenths of them all with room to spare. Joins of two
+    /// streams that have nothing to do with each other lie everywhere, and measure nothing.
     fn estimate(&self, samples_min: i64) -> Option<Estimate> {
         let total: i64 = self.bins.values().sum();
         if total < samples_min {
             return None;
         }
         let middle = |bin: i32| i64::from(bin) * BIN_MICROS + BIN_MICROS / 2;
-        let median =
-            quantile(self.bins.iter().map(|(bin, count)| (middle(*bin), *count)), total / 2)?;
+        let (peak, within) = self.peak()?;
+        if within * 100 < total * PEAK_PERCENT_MIN {
+            return None;
+        }
+        let of_peak = self.bins.range(peak..peak + PEAK_BINS);
+        let median = quantile(of_peak.map(|(bin, count)| (middle(*bin), *count)), within / 2)?;
         let offset =
             (median + OFFSET_STEP_MICROS / 2).div_euclid(OFFSET_STEP_MICROS) * OFFSET_STEP_MICROS;
         let mut away: Vec<(i64, i64)> =
@@ -344,6 +381,14 @@ impl Measure {
         let wanted = 2 * spread + Micros::SECOND / 2;
         let tolerance = TOLERANCES_MICROS.into_iter().find(|tolerance| *tolerance >= wanted);
         Some(Estimate { offset, tolerance: tolerance.unwrap_or(TOLERANCES_MICROS[3]) })
+    }
+
+    /// The first bin of the span that holds most joins, and how many it holds.
+    fn peak(&self) -> Option<(i32, i64)> {
+        let within =
+            |first: i32| self.bins.range(first..first + PEAK_BINS).map(|(_, count)| count).sum();
+        let spans = self.bins.keys().map(|first| (*first, within(*first)));
+        spans.max_by_key(|(first, within): &(i32, i64)| (*within, std::cmp::Reverse(*first)))
     }
 }
 

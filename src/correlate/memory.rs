@@ -103,7 +103,7 @@ impl Memory {
     pub(super) fn rejoin(
         &mut self,
         tool: &Text,
-        streams: [&Text; 2],
+        streams: &FxHashSet<Text>,
         span: (Micros, Micros),
         clocks: &mut Clocks,
         diff: &mut Diff,

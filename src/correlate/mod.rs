@@ -28,7 +28,7 @@ use crate::model::{
     Text, TimeQuality,
 };
 use clock::Sample;
-pub use clock::{Clocks, StaleClock};
+pub use clock::{Clocks, StaleDay};
 use memory::Memory;
 pub use rejoin::Rejoin;
 

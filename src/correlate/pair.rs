@@ -131,18 +131,31 @@ impl<'a> Matching<'_, 'a> {
         for (call, _) in &found {
             is_served[*call] = true;
         }
-        for index in self.order.iter().copied().filter(|index| !is_served[*index]) {
-            let Self { calls, waiting, pass, ruler, .. } = &mut self;
-            let call = &calls[index];
-            let Some(window) = ruler.search(&call.lead) else { continue };
-            let key = call.lane(*pass);
-            let unit = waiting.first(key, window, |unit| fits(call, unit, *pass, ruler));
-            if let Some(unit) = unit {
-                waiting.take(unit);
-                found.push((index, unit));
+        for strangers in [false, true] {
+            if strangers && !(self.ruler.measured && self.pass.trusts_strangers()) {
+                break;
+            }
+            for index in self.order.iter().copied() {
+                if !is_served[index]
+                    && let Some(unit) = self.take_first(index, strangers)
+                {
+                    is_served[index] = true;
+                    found.push((index, unit));
+                }
             }
         }
         self.tie(&found, &was_taken, &fine);
+    }
+
+    /// Takes the first unit that fits the call; one of a stream that tells of other streams' calls only as a last resort.
+    fn take_first(&mut self, index: usize, strangers: bool) -> Option<usize> {
+        let Self { calls, waiting, pass, ruler, .. } = self;
+        let call = &calls[index];
+        let unit = waiting.first(call.lane(*pass), ruler.search(&call.lead)?, |unit| {
+            strangers == ruler.is_stranger(&call.lead, unit) && fits(call, unit, *pass, ruler)
+        })?;
+        waiting.take(unit);
+        Some(unit)
     }
 
     /// Ties what was found, and says how sure that is.
@@ -239,8 +252,10 @@ impl<'m, 'a> Rivals<'m, 'a> {
         let Matching { calls, waiting, pass, ruler, .. } = self.matching;
         let (joined, seen) = (&calls[call], &waiting.units[unit]);
         let miss = self.miss(joined, seen);
+        let is_strange = ruler.is_stranger(&joined.lead, seen);
         let is_rival = |joined: &Joined<'a>, seen: &Seen<'a>| {
             fits(joined, seen, *pass, ruler)
+                && ruler.is_stranger(&joined.lead, seen) == is_strange
                 && self
                     .miss(joined, seen)
                     .zip(miss)
@@ -306,6 +321,11 @@ impl Pass {
             Self::Agrees(Agreement::Nothing) => JoinedBy::Time,
             Self::Agrees(_) => JoinedBy::Arguments,
         }
+    }
+
+    /// Whether what it goes by is enough to tie a call to a stream that is known to tell of other streams' calls.
+    fn trusts_strangers(self) -> bool {
+        self != Self::Agrees(Agreement::Nothing)
     }
 
     fn concerns(self, call: &Joined<'_>) -> bool {
@@ -404,6 +424,13 @@ impl Ruler<'_> {
             return None;
         }
         self.clocks.estimate(lead.stream(), unit.stream(), lead.span?.0)
+    }
+
+    /// Whether the unit's stream is known to tell of other streams' calls and not of this one's.
+    fn is_stranger(&self, lead: &Seen<'_>, unit: &Seen<'_>) -> bool {
+        self.measured
+            && lead.span.is_some_and(|(at, _)| self.clocks.is_claimed(unit.stream(), at))
+            && self.estimate(lead, unit).is_none()
     }
 
     /// Whether the two can be of one call by their times.

@@ -1,20 +1,22 @@
 //! Joins a day's calls of two streams anew, once the clocks are known better than when they were joined.
 
-use super::clock::{Estimate, StaleClock};
+use rustc_hash::FxHashSet;
+
+use super::clock::{Estimate, StaleDay};
 use super::memory::Memory;
 use super::{Correlator, Diff, Loaded, Micros, Need, Outcome, REACH_MICROS, Record, Scope, Text};
 use crate::model::{ClockSample, ClockUse};
 
 /// What is loaded at a time, without what is loaded around it.
-const PIECE_MICROS: i64 = Micros::HOUR;
+const PIECE_MICROS: i64 = 3 * Micros::HOUR;
 /// How far before the day's beginning the first record of one of its calls may lie: a question waits for its answer.
 const MARGIN_MICROS: i64 = Micros::HOUR;
 
 /// Calls that are being joined anew. All of them are to be stored at once, together with what they were joined with.
 pub struct Rejoin {
-    stale: StaleClock,
-    used: Option<Estimate>,
-    measured: Option<Estimate>,
+    stale: StaleDay,
+    used: Vec<Option<Estimate>>,
+    measured: Vec<Option<Estimate>>,
     diff: Diff,
 }
 
@@ -31,19 +33,19 @@ impl Correlator {
     }
 
     /// What has to be joined anew, now that the clocks are known better. Without `all`, only days that are over.
-    pub fn stale_clocks(&mut self, all: bool) -> Vec<StaleClock> {
+    pub fn stale_clocks(&mut self, all: bool) -> Vec<StaleDay> {
         self.clocks.stale(self.newest, all)
     }
 
     /// Days whose clocks have to be known before this one is joined anew, by their first moments.
-    pub fn plan_clock(&self, stale: &StaleClock) -> Vec<Micros> {
+    pub fn plan_clock(&self, stale: &StaleDay) -> Vec<Micros> {
         let (from, to) = stale.span();
         self.clocks.plan_days([from, stale.from, to].into_iter().flat_map(with_neighbours))
     }
 
-    /// Begins to join a day's calls anew. For each tool of the two streams, [`Correlator::plan_rejoin`] says what is to
+    /// Begins to join a day's calls anew. For each tool of its streams, [`Correlator::plan_rejoin`] says what is to
     /// be loaded; nothing else may be applied until [`Correlator::end_rejoin`]. The day's clocks must be known.
-    pub fn begin_rejoin(&mut self, stale: StaleClock) -> Rejoin {
+    pub fn begin_rejoin(&mut self, stale: StaleDay) -> Rejoin {
         let [used, measured] = self.clocks.used_and_measured(&stale);
         Rejoin { stale, used, measured, diff: Diff::default() }
     }
@@ -68,14 +70,14 @@ impl Correlator {
     pub fn rejoin_loaded(&mut self, rejoin: &mut Rejoin, loaded: Loaded, from: Micros, to: Micros) {
         let Scope::Tool(tool) = loaded.need.of.clone() else { return };
         let mut past = Memory::default();
-        self.clocks.assume(&rejoin.stale, rejoin.used);
+        self.clocks.assume(&rejoin.stale, &rejoin.used);
         past.restore(loaded, &mut self.clocks);
-        self.clocks.assume(&rejoin.stale, rejoin.measured);
+        self.clocks.assume(&rejoin.stale, &rejoin.measured);
         let mut diff = Diff::default();
-        let streams = [&rejoin.stale.upper, &rejoin.stale.lower];
+        let streams = rejoin.stale.streams();
         past.rejoin(
             &tool,
-            streams,
+            &streams,
             (from.minus(MARGIN_MICROS), to.plus(MARGIN_MICROS)),
             &mut self.clocks,
             &mut diff,
@@ -91,20 +93,20 @@ impl Correlator {
         };
         rejoin.diff.old.extend(diff.old.into_iter().filter(is_here));
         rejoin.diff.new.extend(diff.new.into_iter().filter(is_here));
-        self.clocks.assume(&rejoin.stale, rejoin.used);
+        self.clocks.assume(&rejoin.stale, &rejoin.used);
     }
 
     /// Joins what memory holds of the tool anew.
     pub fn rejoin_held(&mut self, rejoin: &mut Rejoin, tool: &Text) {
-        let streams = [&rejoin.stale.upper, &rejoin.stale.lower];
-        self.clocks.assume(&rejoin.stale, rejoin.measured);
-        self.memory.rejoin(tool, streams, rejoin.stale.span(), &mut self.clocks, &mut rejoin.diff);
-        self.clocks.assume(&rejoin.stale, rejoin.used);
+        let streams = rejoin.stale.streams();
+        self.clocks.assume(&rejoin.stale, &rejoin.measured);
+        self.memory.rejoin(tool, &streams, rejoin.stale.span(), &mut self.clocks, &mut rejoin.diff);
+        self.clocks.assume(&rejoin.stale, &rejoin.used);
     }
 
     /// Says what became of the calls.
     pub fn end_rejoin(&mut self, rejoin: Rejoin) -> Outcome {
-        self.clocks.renew(&rejoin.stale, rejoin.measured);
+        self.clocks.renew(&rejoin.stale, &rejoin.measured);
         self.close(rejoin.diff)
     }
 
@@ -123,8 +125,17 @@ fn with_neighbours(at: Micros) -> [Micros; 3] {
     [at.minus(REACH_MICROS), at, at.plus(REACH_MICROS)]
 }
 
-impl StaleClock {
-    fn span(&self) -> (Micros, Micros) {
+impl StaleDay {
+    /// Whose calls are joined anew.
+    fn streams(&self) -> FxHashSet<Text> {
+        self.pairs
+            .iter()
+            .flat_map(|(upper, lower)| [Text::clone(upper), Text::clone(lower)])
+            .collect()
+    }
+
+    /// Where the first records of the day's calls may lie.
+    pub fn span(&self) -> (Micros, Micros) {
         (self.from.minus(MARGIN_MICROS), self.to.plus(MARGIN_MICROS))
     }
 }

@@ -170,12 +170,12 @@ impl ToolState {
     }
 
     /// Has the units of these streams that begin in this span joined anew.
-    pub(super) fn rejoin(&mut self, streams: [&Text; 2], (from, to): (Micros, Micros)) {
+    pub(super) fn rejoin(&mut self, streams: &FxHashSet<Text>, (from, to): (Micros, Micros)) {
         let first = RecordId { generation: 0, offset: 0, index: 0 };
         let of_streams = self
             .units
             .range((from, first)..(to, first))
-            .filter(|(_, entry)| streams.contains(&&entry.unit.base.stream));
+            .filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
         self.dirty.extend(of_streams.map(|(key, _)| *key));
     }
 

@@ -2,6 +2,7 @@
 
 mod again;
 mod alerts;
+mod clocks;
 mod own;
 
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
 use crate::catalogue::Catalogue;
-use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
+use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope, StaleDay};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::fault::{self, Point};
@@ -100,6 +101,11 @@ pub(crate) struct Pipeline {
     batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
+    /// Days to be joined anew, by clocks that are better known now.
+    stale_clocks: Vec<StaleDay>,
+    is_single_pass: bool,
+    /// When the newest day was last joined anew.
+    rejoined_at: Option<Micros>,
 }
 
 /// What one batch did.
@@ -194,6 +200,9 @@ impl Pipeline {
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
+            stale_clocks: clocks::stale_in(&store)?,
+            rejoined_at: None,
+            is_single_pass: setup.is_single_pass,
             store,
             set_aside: None,
             tried: None,
@@ -294,6 +303,9 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
+            if let Some(step) = self.rejoin(true, now)? {
+                return Ok(Some(step));
+            }
             let is_read = !self.is_again && !self.intake.is_deciding();
             if is_read && std::mem::take(&mut self.is_history_pending) {
                 self.end_history(now)?;
@@ -301,6 +313,7 @@ impl Pipeline {
             return Ok(None);
         }
         self.empty_rounds = 0;
+        self.rejoin(false, now)?;
         let tried = Tried::of(&cut);
         let is_refused = care.refuses(&tried);
         self.tried = Some(tried);
@@ -316,13 +329,20 @@ impl Pipeline {
     fn store_cut(&mut self, cut: &mut Cut, now: Micros) -> Result<Step, StoreError> {
         let outcome = {
             let loaded = self.load(&cut.records)?;
+            self.know_clocks(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
         };
         let mut calls = outcome.changes;
         self.put_notices(cut, &mut calls)?;
         let changes = self.detect(&calls)?;
         fault::at(Point::InStep)?;
-        let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
+        let mut batch = Batch {
+            calls,
+            merged: outcome.merged,
+            clock_samples: outcome.clock_samples,
+            clock_uses: outcome.clock_uses,
+            ..Batch::default()
+        };
         self.put_tools(&mut batch);
         let mut step = Step {
             records: cut.records.len() as u64,

@@ -9,6 +9,7 @@ mod batch;
 mod call_row;
 mod candidates;
 mod cause;
+mod clock_log;
 mod clocks;
 mod decisions;
 mod desk;
