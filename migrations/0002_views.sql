@@ -119,3 +119,25 @@ from tool_label l left join (
 create view alert_calls as
 select lower(hex(e.alert_id)) as alert_id, e.evidence->>'stage' as stage, lower(hex(e.call_id)) as call_id
 from evidence_log e join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;
+
+-- How far the lower stream's clock runs ahead of the upper's (behind it, where negative), per UTC day, as the joins of
+-- the two show: the weighted median of the bins, and the distance from it within which 90 % of the joins lie.
+create view clocks as
+with bins as (
+    select date_trunc('day', slot)::date as day, upper, lower, bin_ms::bigint as bin_ms, sum(samples)::bigint as joins
+    from clock_log group by all having sum(samples) > 0
+), ranked as (
+    select *, sum(joins) over (partition by day, upper, lower) as total,
+           sum(joins) over (partition by day, upper, lower order by bin_ms) as up_to
+    from bins
+), centred as (
+    select *, min(case when 2 * up_to >= total then bin_ms end) over (partition by day, upper, lower) as middle
+    from ranked
+), near as (
+    select *, abs(bin_ms - middle) as distance,
+           sum(joins) over (partition by day, upper, lower order by abs(bin_ms - middle)) as within
+    from centred
+)
+select day, upper as upper_stream, lower as lower_stream, any_value(total)::bigint as samples,
+       any_value(middle) as offset_ms, min(case when 10 * within >= 9 * total then distance end) as spread_ms
+from near group by day, upper, lower;

@@ -6,6 +6,7 @@ mod fact;
 mod ids;
 mod ingest;
 mod labels;
+mod life;
 mod outcome;
 mod record;
 mod time;
@@ -20,6 +21,7 @@ pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
+pub use life::{Attempt, Gap, LifeStep, Phase, Wait, Word, life};
 pub use outcome::OutcomeClass;
 pub(crate) use record::bare_tool;
 pub use record::{
@@ -27,7 +29,8 @@ pub use record::{
 };
 pub use time::Micros;
 pub use view::{
-    AlertView, DecisionView, EvidenceView, OutboxItem, RecordView, RejectView, SourceView, Totals,
+    AlertView, CandidateCall, CandidateView, ClockView, DecisionView, EvidenceView, OutboxItem,
+    RecordView, RejectView, SourceView, Totals,
 };
 
 /// A short string that many records share: cloning it copies a pointer.

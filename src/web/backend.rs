@@ -7,7 +7,8 @@ use tokio::sync::Semaphore;
 
 use super::error::WebError;
 use crate::model::{
-    AlertId, AlertView, Call, CallId, DecisionView, RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertView, Call, CallId, CandidateView, ClockView, DecisionView, RecordView,
+    RejectView, SourceView, Totals,
 };
 use crate::store::{AlertFilter, CallFilter, Decision, Desk, DeskError, Reader, StoreError};
 
@@ -73,6 +74,23 @@ impl Rows {
         }
     }
 
+    pub(crate) fn candidates_of(&self, call: &Call) -> Result<Vec<CandidateView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.candidates_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.candidates_of(call)),
+        }
+    }
+
+    /// What is known of the clocks of the call's streams on its day.
+    pub(crate) fn clocks_of(&self, call: &Call) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks_of(call)),
+        }
+    }
+
     pub(crate) fn sources(&self) -> Result<Vec<SourceView>, StoreError> {
         match self {
             Self::Store(reader) => reader.sources(),
@@ -94,6 +112,14 @@ impl Rows {
             Self::Store(reader) => reader.ingest_events(limit),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.ingest_events.iter().take(limit).cloned().collect()),
+        }
+    }
+
+    pub(crate) fn clocks(&self, limit: usize) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks(limit),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks.iter().take(limit).cloned().collect()),
         }
     }
 

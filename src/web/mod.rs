@@ -23,6 +23,7 @@ mod histogram;
 pub mod incident;
 mod incident_page;
 mod json_text;
+mod life;
 mod link;
 mod list_page;
 mod scene;
@@ -34,6 +35,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod witnesses;
 
 use std::io;
 use std::net::SocketAddr;

@@ -28,6 +28,8 @@ const HOST: &str = "127.0.0.1:7700";
 const TOKEN: &str = "0123456789abcdef-the-token";
 const INCIDENT: &str = "/incidents/01010101010101010101010101010101";
 const CALL: &str = "/calls/0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
+/// The call of the fixtures with all that can be wrong.
+const DISPUTED: &str = "/calls/28282828282828282828282828282828";
 
 /// The dashboard over fixed rows, with the ends that a daemon would hold.
 struct Site {

@@ -102,6 +102,8 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
     };
     chrome.open(&format!("{site}/?rule=trifecta-signature"));
     let incident = path("#incidents a.title");
+    chrome.open(&format!("{site}{incident}"));
+    let joined = path("tr.call-row:not(.context) th a");
     chrome.open(&format!("{site}/?rule=policy-bypass"));
     let bypass = path("#incidents a.title");
     chrome.open(&format!("{site}{bypass}"));
@@ -114,6 +116,7 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
         ("incident", incident),
         ("bypass", bypass),
         ("call", call),
+        ("joined", joined),
         ("sources", "/sources".to_owned()),
         ("login", "/login".to_owned()),
         ("error", "/incidents/none".to_owned()),

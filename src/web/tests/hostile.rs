@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PAGES: [&str; 5] = ["/", "/?q=match", INCIDENT, CALL, "/sources"];
+const PAGES: [&str; 6] = ["/", "/?q=match", INCIDENT, CALL, DISPUTED, "/sources"];
 
 const CORPUS: [&str; 10] = [
     "<script>alert(1)</script>",
