@@ -7,6 +7,7 @@ mod ids;
 mod ingest;
 mod labels;
 mod outcome;
+mod path_pattern;
 mod record;
 mod time;
 mod view;
@@ -20,6 +21,7 @@ pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
+pub use path_pattern::{PathField, PathNames, PathPattern, PathPatternError};
 pub(crate) use record::bare_tool;
 pub use record::{
     ArgValue, ArgView, Args, Dialect, Line, Record, RecordKind, Reject, TimeQuality, Witness,
