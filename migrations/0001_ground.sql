@@ -52,6 +52,7 @@ create table record_log (
     request_id varchar,
     group_id varchar,
     trace_id varchar,
+    tool_use_id varchar,
     principal varchar,
     client varchar,
     tenant varchar,

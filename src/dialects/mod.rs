@@ -336,6 +336,7 @@ fn shared_fields(
         request_id: None,
         group_id: None,
         trace_id: reading.trace_id(),
+        tool_use_id: reading.id(&["tool_use_id", "toolUseId"], "tool_use_id"),
         principal: reading.name(shape.principal_keys, "principal"),
         client: reading.name(&["client_id"], "client"),
         tenant: reading.name(&["tenant"], "tenant"),

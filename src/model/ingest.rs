@@ -168,6 +168,8 @@ impl IngestEvent {
             code: Text::clone(code),
             joined_by: JoinedBy::Alone,
             certainty: Certainty::Exact,
+            attempt: 0,
+            candidates: Vec::new(),
             steps: vec![step],
         }
     }

@@ -14,7 +14,8 @@ mod view;
 
 pub use alert::{Alert, AlertChange, AlertState, CloseReason, Evidence, Level, Why, WitnessLine};
 pub use call::{
-    Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran, Sighting, Step,
+    CANDIDATES_MAX, Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran,
+    Sighting, Step,
 };
 pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId};

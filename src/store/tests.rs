@@ -42,6 +42,8 @@ fn call(name: &str, offset: u64, class: OutcomeClass) -> Arc<Call> {
         code: class.as_str().into(),
         joined_by: JoinedBy::Alone,
         certainty: Certainty::Exact,
+        attempt: 0,
+        candidates: Vec::new(),
         steps: vec![step],
     };
     Arc::new(Call {

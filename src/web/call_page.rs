@@ -254,6 +254,7 @@ fn block(call: &Call, sighting: &Sighting) -> SightingBlock {
 const fn joined_words(joined_by: JoinedBy, certainty: Certainty) -> &'static str {
     match (joined_by, certainty) {
         (JoinedBy::Alone, _) => "first witness",
+        (JoinedBy::ToolUse, _) => "joined by the id of the tool use",
         (JoinedBy::Trace, _) => "joined by a shared trace id",
         (JoinedBy::Arguments, Certainty::Ambiguous) => {
             "joined by tool, arguments and time; other calls fit as well"

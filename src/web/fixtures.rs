@@ -136,6 +136,8 @@ fn sighting(id: u8, witness: Witness, times: &[i64]) -> Sighting {
         code: "ok".into(),
         joined_by: if is_lead { JoinedBy::Alone } else { JoinedBy::Arguments },
         certainty: if is_lead { Certainty::Exact } else { Certainty::Unambiguous },
+        attempt: 0,
+        candidates: Vec::new(),
         steps,
     }
 }

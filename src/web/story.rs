@@ -161,6 +161,29 @@ pub(crate) fn contradiction(tool: &str, what: &Discrepancy) -> Sentence {
             .quote(lower_code)
             .say(".")
             .end(),
+        Discrepancy::Arguments { upper, lower, .. } if upper == lower => Speech::default()
+            .say(&format!(
+                "What the {} asked about and what it did differ: other arguments for ",
+                upper.as_str()
+            ))
+            .quote(tool)
+            .say(".")
+            .end(),
+        Discrepancy::Arguments { upper, lower, .. } => Speech::default()
+            .say(&format!(
+                "The {} and the {} show other arguments for ",
+                upper.as_str(),
+                lower.as_str()
+            ))
+            .quote(tool)
+            .say(".")
+            .end(),
+        Discrepancy::Unwitnessed { by, stream } => Speech::default()
+            .quote(tool)
+            .say(&format!(" ran, and the {}'s log ", by.as_str()))
+            .quote(stream)
+            .say(" has no record of it, though that log went on.")
+            .end(),
     }
 }
 
