@@ -6,6 +6,7 @@ mod fact;
 mod ids;
 mod ingest;
 mod labels;
+mod listing;
 mod outcome;
 mod path_pattern;
 mod record;
@@ -18,9 +19,10 @@ pub use call::{
     Sighting, Step,
 };
 pub use fact::{FirstSeen, JournalMark};
-pub use ids::{AlertId, CallId, IdHasher, RecordId};
+pub use ids::{AlertId, CallId, IdHasher, RecordId, SessionId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
+pub use listing::{CallView, Names, SessionView};
 pub use outcome::OutcomeClass;
 pub use path_pattern::{PathField, PathNames, PathPattern, PathPatternError};
 pub(crate) use record::bare_tool;
