@@ -46,12 +46,12 @@ create view sessions as
 with marked as (
     select *, coalesce(time - max(greatest(time, ended)) over earlier > interval 30 minutes, true)::int as starts
     from call_now where time is not null and kind = 'call'
-    window earlier as (partition by session order by time, stream, call_id rows between unbounded preceding and 1 preceding)
+    window earlier as (partition by session order by time rows between unbounded preceding and 1 preceding)
 ), numbered as (
-    select *, sum(starts) over (partition by session order by time, stream, call_id rows unbounded preceding) as run
-    from marked
+    -- By range: whichever of one instant's calls was taken for the first, all of them are of its run.
+    select *, sum(starts) over (partition by session order by time range unbounded preceding) as run from marked
 )
-select left(sha256(session || ':' || lower(hex(arg_min(call_id, (time, stream, call_id))))), 32) as session_id,
+select left(sha256(session || ':' || lower(hex(min({'at': time, 'stream': stream, 'id': call_id}).id))), 32) as session_id,
        session, min(actor) as actor, min(time) as first_at, max(greatest(time, ended)) as last_at, count(*) as calls,
        count(*) filter (ran = 'yes') as ran, count(*) filter (class in ('denied', 'declined', 'limited')) as denied,
        count(*) filter (class = 'error') as failed

@@ -16,6 +16,13 @@ pub(crate) struct CallTable {
     pub(crate) has_gaps: bool,
 }
 
+impl CallTable {
+    /// Where no row names a tenant, there is no column for it.
+    pub(crate) fn has_tenants(&self) -> bool {
+        self.rows.iter().any(|row| row.tenant.is_some())
+    }
+}
+
 pub(crate) struct CallRow {
     pub(crate) id: CallId,
     pub(crate) at: When,

@@ -9,7 +9,7 @@ use super::calls_filter::CallsFilter;
 use super::error::WebError;
 use super::filter::{Chip, Filter, RANGES};
 use super::frame::{Frame, Section};
-use super::shown::{Shown, count};
+use super::shown::{Shown, counted};
 use super::state::Shared;
 use crate::model::{CallView, Micros, OutcomeClass};
 
@@ -78,7 +78,10 @@ fn page(frame: Frame, filter: &CallsFilter, found: &[CallView]) -> CallsPage {
             has_actors: true,
             has_gaps: false,
         },
-        summary: Shown::new(&format!("{}{and_more}, the newest first", count(calls.len() as u64))),
+        summary: Shown::new(&format!(
+            "{}{and_more}, the newest first",
+            counted(calls.len() as u64, "call")
+        )),
         notes,
         form: form(filter),
         chips: filter.chips(),

@@ -22,7 +22,9 @@ async fn calls_are_listed_newest_first_and_filtered() {
     let site = Site::new(world());
     let list = site.get("/calls").await;
     assert_eq!((list.status, calls(&list.body).len()), (StatusCode::OK, 8));
-    for text in ["8, the newest first", "post_comment", "on</span> <bdi>tickets", "acme", "u-eng"] {
+    for text in
+        ["8 calls, the newest first", "post_comment", "on</span> <bdi>tickets", "acme", "u-eng"]
+    {
         assert!(list.body.contains(text), "{text}");
     }
     assert!(list.body.contains("2026-11-29 10:00:12.050 UTC"));
