@@ -14,7 +14,6 @@ pub struct CallView {
     pub server: Option<String>,
     pub tenant: Option<String>,
     pub actor: String,
-    pub session: String,
     pub class: OutcomeClass,
     pub code: String,
     pub ran: Ran,
@@ -29,8 +28,6 @@ pub struct SessionView {
     /// The session key.
     pub key: String,
     pub first_at: Micros,
-    /// The start of its last call.
-    pub last_call_at: Micros,
     /// The latest end of any of its calls.
     pub last_at: Micros,
     pub calls: u64,

@@ -27,7 +27,7 @@ pub struct CallQuery {
 
 /// The columns in the order of [`from_row`].
 const COLUMNS: &str =
-    "call_id, time, ended, tool, server, tenant, actor, session, class, code, ran, witnesses";
+    "call_id, time, ended, tool, server, tenant, actor, class, code, ran, witnesses";
 /// The order of everything, which a page's end is told by.
 const ORDER: &str = "time, stream, generation, \"offset\", idx";
 
@@ -142,10 +142,9 @@ fn from_row(row: &Row<'_>) -> duckdb::Result<CallView> {
         server: row.get(4)?,
         tenant: row.get(5)?,
         actor: row.get(6)?,
-        session: row.get(7)?,
-        class: get_word(row, 8, OutcomeClass::from_word)?,
-        code: row.get(9)?,
-        ran: get_word(row, 10, Ran::from_word)?,
-        witnesses: row.get(11)?,
+        class: get_word(row, 7, OutcomeClass::from_word)?,
+        code: row.get(8)?,
+        ran: get_word(row, 9, Ran::from_word)?,
+        witnesses: row.get(10)?,
     })
 }

@@ -182,7 +182,7 @@ impl Reader {
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         let sql = format!(
-            "select {}, (select path from sources s where s.generation = r.generation)
+            "select {}, (select path from sources s where s.generation = r.generation) as path
              from record_log r
              where generation = ? and \"offset\" = ? and idx = ? and (time = ? or time is null)",
             record_row::COLUMNS
@@ -435,7 +435,7 @@ fn record_view(row: &duckdb::Row<'_>) -> duckdb::Result<RecordView> {
         witness: record.witness,
         dialect: record.dialect.as_str().to_owned(),
         stream: record.stream.to_string(),
-        path: row.get::<_, Option<String>>(27)?.unwrap_or_default(),
+        path: row.get::<_, Option<String>>("path")?.unwrap_or_default(),
         at: record.at,
         time_quality: record.time_quality,
         class: record.class,

@@ -68,19 +68,17 @@ fn find(
         )
     });
     let sql = format!(
-        "select max(time), {} from call_now where kind = 'call' and session = ? and time >= ? and time <= ?",
+        "select {} from call_now where kind = 'call' and session = ? and time >= ? and time <= ?",
         columns.join(", ")
     );
-    let names = connection.query_row(&sql, bounds, |row| {
-        Ok((get_time(row, 0)?, [names(row, 1)?, names(row, 3)?, names(row, 5)?, names(row, 7)?]))
-    })?;
-    let last_call_at;
-    (last_call_at, [session.actors, session.clients, session.tenants, session.servers]) = names;
-    session.last_call_at = last_call_at.unwrap_or(session.first_at);
+    (session.actors, session.clients, session.tenants, session.servers) =
+        connection.query_row(&sql, bounds, |row| {
+            Ok((names(row, 0)?, names(row, 2)?, names(row, 4)?, names(row, 6)?))
+        })?;
     Ok(Some(session))
 }
 
-/// The session, but for what has to be counted once more: the start of its last call and the names.
+/// The session, but for the names in it.
 fn from_row(row: &Row<'_>) -> duckdb::Result<Option<SessionView>> {
     let id = get_text(row, 0)?.and_then(|id| id.parse().ok());
     let (key, first, last) = (get_text(row, 1)?, get_time(row, 2)?, get_time(row, 3)?);
@@ -91,7 +89,6 @@ fn from_row(row: &Row<'_>) -> duckdb::Result<Option<SessionView>> {
         id,
         key: key.to_string(),
         first_at,
-        last_call_at: last_at,
         last_at,
         calls: row.get(4)?,
         ran: row.get(5)?,

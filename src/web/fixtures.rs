@@ -76,7 +76,6 @@ impl Fixture {
             (query.actors.is_empty() || query.actors.contains(&call.actor))
                 && (query.tools.is_empty() || query.tools.contains(&call.tool))
                 && query.class.is_none_or(|class| call.class == class)
-                && query.session.as_ref().is_none_or(|session| *session == call.session)
                 && query.from.is_none_or(|from| call.at >= from)
                 && query.to.is_none_or(|to| call.at <= to)
                 && query.after.is_none_or(|(at, id)| {
@@ -85,7 +84,10 @@ impl Fixture {
                     (call.at, call.id).cmp(&(at, id)) == beyond
                 })
         };
-        let mut calls: Vec<CallView> = self.calls.iter().filter_map(view).filter(within).collect();
+        let in_session =
+            |call: &&Call| query.session.as_deref().is_none_or(|session| *session == *call.session);
+        let calls = self.calls.iter().filter(in_session);
+        let mut calls: Vec<CallView> = calls.filter_map(view).filter(within).collect();
         calls.sort_by_key(|call| (call.at, call.id));
         if query.is_newest_first {
             calls.reverse();
@@ -105,16 +107,15 @@ impl Fixture {
         };
         Some(SessionView {
             id: SessionId([7; 16]),
-            key: calls.first()?.session.clone(),
+            key: self.calls.first()?.session.to_string(),
             first_at: calls.first()?.at,
-            last_call_at: calls.last()?.at,
             last_at: calls.last()?.ended?,
             calls: calls.len() as u64,
             ran: 7,
             denied: 2,
             failed: 1,
             actors: names(|call| Some(&call.actor)),
-            clients: names(|call| Some(&call.session)),
+            clients: names(|call| call.tenant.as_ref()),
             tenants: names(|call| call.tenant.as_ref()),
             servers: names(|call| call.server.as_ref()),
         })
@@ -145,7 +146,6 @@ fn view(call: &Call) -> Option<CallView> {
         server: owned(&call.server),
         tenant: owned(&call.tenant),
         actor: call.actor.to_string(),
-        session: call.session.to_string(),
         class: call.class,
         code: call.code.to_string(),
         ran: call.ran,
