@@ -40,11 +40,11 @@ impl Reader {
                 if query.is_newest_first { ("desc", "<", ">=") } else { ("asc", ">", "<=") };
             if let Some((at, id)) = query.after {
                 // The time by itself too: it tells which parts of the table need no look.
-                conditions.push_str(&format!(" and time {beyond}= ?"));
+                conditions.extend([" and time ", beyond, "= ?"]);
                 values.push(time(Some(at)));
                 // A call that has become another one since leaves its instant: better twice than never.
                 if let Some((stream, [generation, offset, index])) = place(connection, at, id)? {
-                    conditions.push_str(&format!(" and ({ORDER}) {beyond} (?, ?, ?, ?, ?)"));
+                    conditions.extend([" and (", ORDER, ") ", beyond, " (?, ?, ?, ?, ?)"]);
                     values.extend([
                         time(Some(at)),
                         owned(stream),
@@ -94,7 +94,7 @@ fn conditions(query: &CallQuery) -> (String, Vec<Sql<'_>>) {
     for (column, names) in [("actor", &query.actors), ("tool", &query.tools)] {
         if !names.is_empty() {
             let places = vec!["?"; names.len()].join(", ");
-            sql.push_str(&format!(" and {column} in ({places})"));
+            sql.extend([" and ", column, " in (", &places, ")"]);
             values.extend(names.iter().map(|name| text(name)));
         }
     }

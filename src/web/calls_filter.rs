@@ -155,15 +155,12 @@ fn as_meant(name: &str) -> Vec<String> {
             let code = u32::from_str_radix(digits, 16).ok()?;
             Some((char::from_u32(code)?, behind))
         });
-        match character {
-            Some((character, behind)) => {
-                hidden.push(character);
-                rest = behind;
-            }
-            None => {
-                hidden.push_str(ESCAPE);
-                rest = after;
-            }
+        if let Some((character, behind)) = character {
+            hidden.push(character);
+            rest = behind;
+        } else {
+            hidden.push_str(ESCAPE);
+            rest = after;
         }
     }
     hidden.push_str(rest);
