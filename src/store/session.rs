@@ -1,8 +1,8 @@
 //! Sessions, each found by its id or by a call of it. What a session is, the view `sessions` says alone.
 
-use duckdb::{Connection, Row, params_from_iter};
+use duckdb::{Connection, Row};
 
-use super::value::{Sql, get_json, get_text, get_time, text, time};
+use super::value::{get_json, get_text, get_time, text, time};
 use super::{Reader, StoreError};
 use crate::model::{Micros, Names, SessionId, SessionView};
 
@@ -10,22 +10,26 @@ use crate::model::{Micros, Names, SessionId, SessionView};
 const NAMES_MAX: u32 = 12;
 
 impl Reader {
-    /// The session of the key in which a call began at that time. Looks at the key's calls alone.
+    /// The session of the key that was going on at that time. Looks at the key's calls alone.
     pub fn session_at(&self, key: &str, at: Micros) -> Result<Option<SessionView>, StoreError> {
-        self.with(|connection| {
-            let at = time(Some(at));
-            find(
-                connection,
-                "session = ? and first_at <= ? and last_at >= ?",
-                &[text(key), at.clone(), at],
-            )
-        })
+        self.with(|connection| find(connection, key, at))
     }
 
-    /// The session with this id. Looks at every call there is: where one of its calls is known,
-    /// [`Reader::session_at`] is much faster.
+    /// The session with this id, or that had it before a late call came before its first. Looks at every call there is
+    /// for that one: where a call of the session is known, [`Reader::session_at`] is faster.
     pub fn session(&self, id: SessionId) -> Result<Option<SessionView>, StoreError> {
-        self.with(|connection| find(connection, "session_id = ?", &[text(&id.to_string())]))
+        self.with(|connection| {
+            let mut statement = connection.prepare(
+                "select session, time from call_now
+                 where kind = 'call' and time is not null and session_id_of(session, call_id) = ?",
+            )?;
+            let mut rows = statement.query([text(&id.to_string())])?;
+            let Some(row) = rows.next()? else { return Ok(None) };
+            match get_text(row, 0)?.zip(get_time(row, 1)?) {
+                Some((key, at)) => find(connection, &key, at),
+                None => Ok(None),
+            }
+        })
     }
 
     /// When the last of the key's calls that began from `from` to `to` was over; none if there is none.
@@ -46,18 +50,13 @@ impl Reader {
     }
 }
 
-/// The session for which the condition holds.
-fn find(
-    connection: &Connection,
-    condition: &str,
-    values: &[Sql<'_>],
-) -> Result<Option<SessionView>, StoreError> {
-    let sql = format!(
-        "select session_id, session, first_at, last_at, calls, ran, denied, failed from sessions where {condition}"
-    );
-    let mut statement = connection.prepare(&sql)?;
-    let found =
-        statement.query_map(params_from_iter(values.to_vec()), from_row)?.next().transpose()?;
+fn find(connection: &Connection, key: &str, at: Micros) -> Result<Option<SessionView>, StoreError> {
+    let mut statement = connection.prepare(
+        "select session_id, session, first_at, last_at, calls, ran, denied, failed
+         from sessions where session = ? and first_at <= ? and last_at >= ?",
+    )?;
+    let at = time(Some(at));
+    let found = statement.query_map([text(key), at.clone(), at], from_row)?.next().transpose()?;
     let Some(mut session) = found.flatten() else { return Ok(None) };
     // Between two sessions of one key nothing begins: its bounds hold its calls and no others.
     let bounds = [text(&session.key), time(Some(session.first_at)), time(Some(session.last_at))];

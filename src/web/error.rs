@@ -88,8 +88,8 @@ impl WebError {
             ),
             Self::NoSuchSession => (
                 "No such session",
-                "A call of it may have come in late, which gave it another id. Find it from one of \
-                 its calls; a call without a time is in no session.",
+                "Its first call may have been joined with another one since this link was made. Find \
+                 it from one of its calls; a call without a time is in no session.",
             ),
             Self::NoSuchIncident | Self::Desk(DeskError::UnknownAlert(_)) => (
                 "No such incident",

@@ -1,7 +1,7 @@
 //! `GET /sessions/{id}`: what one session was, and its calls in order.
 //!
 //! The id alone leads to a session by a look at every call there is. Our own links name one of its
-//! calls as well, which is quick, and leads there even when a late line gave the session another id.
+//! calls as well, which is quick. Both lead there even when a late line gave the session another id.
 
 use std::collections::HashMap;
 

@@ -184,3 +184,23 @@ async fn a_page_goes_on_where_a_call_has_become_another_one() {
     // Its session is found under the id it had.
     assert_eq!(site.get(&format!("/sessions/of/{last}")).await.status, StatusCode::SEE_OTHER);
 }
+
+#[tokio::test]
+async fn the_id_that_a_session_had_leads_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = long_session(&folder);
+    let site = Site::over(Rows::Store(store.reader()));
+    let first = CallId(blake3::hash(&0_u32.to_le_bytes()).as_bytes()[..16].try_into().unwrap());
+    let address = site.get(&format!("/sessions/of/{first}")).await.location().to_owned();
+    let late = Arc::new(call(99, "read_file", -Micros::SECOND));
+    let change = CallChange { old: None, new: Some(Arc::clone(&late)) };
+    store.commit(&Batch { calls: vec![change], ..Batch::default() }).unwrap();
+    let now = site.get(&format!("/sessions/of/{}", late.id)).await.location().to_owned();
+    let id = |address: &str| address.split('?').next().unwrap().to_owned();
+    assert_ne!(id(&now), id(&address));
+    for old in [address.clone(), id(&address)] {
+        let answer = site.get(&old).await;
+        assert_eq!((answer.status, id(answer.location())), (StatusCode::SEE_OTHER, id(&now)));
+    }
+    assert!(site.get(&id(&now)).await.body.contains("<dd>451</dd>"));
+}
