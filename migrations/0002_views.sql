@@ -39,19 +39,25 @@ create view ingest_events as
 select lower(hex(call_id)) as event_id, time, code as event, stream, generation, "offset", shown_args(args) as figures
 from call_now where kind = 'ingest';
 
--- A session is a run of calls of one session key with gaps of at most 30 minutes.
+-- Names a session by its key and its first call.
+create macro session_id_of(session, first_call) as left(sha256(session || ':' || lower(hex(first_call))), 32);
+
+-- A session is a run of calls of one session key with gaps of at most 30 minutes: from the end of what went on so far,
+-- as far as any witness tells, to the start of the next call. Which of several calls of one instant is the first is
+-- told by their ids: they are the same however files were numbered, so that a session's id is.
 create view sessions as
 with marked as (
-    select *, coalesce(time - lag(time) over by_key > interval 30 minutes, true)::int as starts
+    select *, coalesce(time - max(greatest(time, ended)) over earlier > interval 30 minutes, true)::int as starts
     from call_now where time is not null and kind = 'call'
-    window by_key as (partition by session order by time, stream, generation, "offset")
+    window earlier as (partition by session order by time rows between unbounded preceding and 1 preceding)
 ), numbered as (
-    select *, sum(starts) over (partition by session order by time, stream, generation, "offset"
-                                rows unbounded preceding) as run
-    from marked
+    -- By range: whichever of one instant's calls was taken for the first, all of them are of its run.
+    select *, sum(starts) over (partition by session order by time range unbounded preceding) as run from marked
 )
-select left(sha256(session || ':' || lower(hex(arg_min(call_id, (time, stream, generation, "offset"))))), 32) as session_id,
-       session, min(actor) as actor, min(time) as first_at, max(coalesce(ended, time)) as last_at, count(*) as calls
+select session_id_of(session, min({'at': time, 'stream': stream, 'id': call_id}).id) as session_id,
+       session, min(actor) as actor, min(time) as first_at, max(greatest(time, ended)) as last_at, count(*) as calls,
+       count(*) filter (ran = 'yes') as ran, count(*) filter (class in ('denied', 'declined', 'limited')) as denied,
+       count(*) filter (class = 'error') as failed
 from numbered group by session, run;
 
 create view alert_now as

@@ -8,7 +8,9 @@ mod ids;
 mod ingest;
 mod labels;
 mod life;
+mod listing;
 mod outcome;
+mod path_pattern;
 mod record;
 mod time;
 mod view;
@@ -20,11 +22,13 @@ pub use call::{
 };
 pub use clock::{ClockSample, ClockUse};
 pub use fact::{FirstSeen, JournalMark};
-pub use ids::{AlertId, CallId, IdHasher, RecordId};
+pub use ids::{AlertId, CallId, IdHasher, RecordId, SessionId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use life::{Attempt, Gap, LifeStep, Phase, Wait, Word, life};
+pub use listing::{CallView, Names, SessionView};
 pub use outcome::OutcomeClass;
+pub use path_pattern::{PathField, PathNames, PathPattern, PathPatternError};
 pub(crate) use record::bare_tool;
 pub use record::{
     ArgValue, ArgView, Args, Dialect, Line, Record, RecordKind, Reject, TimeQuality, Witness,

@@ -6,6 +6,7 @@
 mod alert_row;
 mod audit;
 mod batch;
+mod call_list;
 mod call_row;
 mod candidates;
 mod cause;
@@ -27,6 +28,7 @@ mod record_row;
 mod restore;
 mod result;
 mod salvage;
+mod session;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -37,6 +39,7 @@ use std::path::PathBuf;
 
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
+pub use call_list::CallQuery;
 pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};

@@ -7,10 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::error::WebError;
 use crate::model::{
-    AlertId, AlertView, Call, CallId, CandidateView, ClockView, DecisionView, RecordView,
-    RejectView, SourceView, Totals,
+    AlertId, AlertView, Call, CallId, CallView, CandidateView, ClockView, DecisionView, Micros,
+    RecordView, RejectView, SessionId, SessionView, SourceView, Totals,
 };
-use crate::store::{AlertFilter, CallFilter, Decision, Desk, DeskError, Reader, StoreError};
+use crate::store::{
+    AlertFilter, CallFilter, CallQuery, Decision, Desk, DeskError, Reader, StoreError,
+};
 
 /// Longest a page waits for its rows.
 const READ_SECS_MAX: u64 = 8;
@@ -63,6 +65,47 @@ impl Rows {
             Self::Store(reader) => reader.calls(filter),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.calls(filter)),
+        }
+    }
+
+    pub(crate) fn call_list(&self, query: &CallQuery) -> Result<Vec<CallView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.call_list(query),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.call_list(query)),
+        }
+    }
+
+    pub(crate) fn session(&self, id: SessionId) -> Result<Option<SessionView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.session(id),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.session().filter(|session| session.id == id)),
+        }
+    }
+
+    pub(crate) fn session_at(
+        &self,
+        key: &str,
+        at: Micros,
+    ) -> Result<Option<SessionView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.session_at(key, at),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.session().filter(|session| session.key == key)),
+        }
+    }
+
+    pub(crate) fn busy_until(
+        &self,
+        key: &str,
+        from: Micros,
+        to: Micros,
+    ) -> Result<Option<Micros>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.busy_until(key, from, to),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.busy_until(to)),
         }
     }
 

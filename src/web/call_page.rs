@@ -5,6 +5,7 @@ use askama_web::WebTemplate;
 use axum::extract::{Path, State};
 
 use super::backend::Rows;
+use super::calls_filter::CallsFilter;
 use super::error::WebError;
 use super::filter::Filter;
 use super::frame::{Frame, Section};
@@ -39,6 +40,10 @@ pub(crate) struct CallPage {
     ended: WhenExact,
     actor: Shown,
     actor_address: Option<String>,
+    /// The actor's other calls around this one.
+    actor_calls: Option<String>,
+    /// Only a call with a time is in a session.
+    is_in_session: bool,
     labels: Vec<&'static str>,
     label_source: &'static str,
     /// For an ingest event: what the log did.
@@ -145,6 +150,8 @@ fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
         ended: WhenExact(call.ended),
         actor: Shown::short(&call.actor, 160),
         actor_address: Filter::default().address_of_actor(&call.actor),
+        actor_calls: CallsFilter::address_of_actor(&call.actor, call.at.zip(call.at)),
+        is_in_session: call.at.is_some() && call.kind == EventKind::Call,
         labels: label_words(labels),
         label_source: label_source_words(labels.source),
         event: event_words(call).map(|words| Shown::new(&format!("The log {words}."))),

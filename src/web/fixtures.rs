@@ -2,16 +2,18 @@
 
 mod disputed;
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::incident::{Incident, group};
 use crate::model::{
-    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CandidateCall,
+    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CallView, CandidateCall,
     CandidateView, Certainty, ClockView, DecisionView, Dialect, Discrepancy, EvidenceView,
-    IngestCode, IngestEvent, JoinedBy, Level, Micros, OutcomeClass, Ran, RecordId, RecordView,
-    RejectView, Sighting, SourceView, Step, TimeQuality, Totals, Why, Witness, WitnessLine,
+    IngestCode, IngestEvent, JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId,
+    RecordView, RejectView, SessionId, SessionView, Sighting, SourceView, Step, Text, TimeQuality,
+    Totals, Why, Witness, WitnessLine,
 };
-use crate::store::{AlertFilter, CallFilter};
+use crate::store::{AlertFilter, CallFilter, CallQuery};
 
 /// 2026-11-29T10:00:00Z
 pub(crate) const START: Micros = Micros(1_795_946_400_000_000);
@@ -73,6 +75,60 @@ impl Fixture {
         self.calls.iter().filter(within).take(filter.limit).cloned().collect()
     }
 
+    pub(crate) fn call_list(&self, query: &CallQuery) -> Vec<CallView> {
+        let within = |call: &CallView| {
+            (query.actors.is_empty() || query.actors.contains(&call.actor))
+                && (query.tools.is_empty() || query.tools.contains(&call.tool))
+                && query.class.is_none_or(|class| call.class == class)
+                && query.from.is_none_or(|from| call.at >= from)
+                && query.to.is_none_or(|to| call.at <= to)
+                && query.after.is_none_or(|(at, id)| {
+                    let beyond =
+                        if query.is_newest_first { Ordering::Less } else { Ordering::Greater };
+                    (call.at, call.id).cmp(&(at, id)) == beyond
+                })
+        };
+        let in_session =
+            |call: &&Call| query.session.as_deref().is_none_or(|session| *session == *call.session);
+        let calls = self.calls.iter().filter(in_session);
+        let mut calls: Vec<CallView> = calls.filter_map(view).filter(within).collect();
+        calls.sort_by_key(|call| (call.at, call.id));
+        if query.is_newest_first {
+            calls.reverse();
+        }
+        calls.truncate(query.limit);
+        calls
+    }
+
+    /// All calls as one session.
+    pub(crate) fn session(&self) -> Option<SessionView> {
+        let calls = self.call_list(&CallQuery { limit: usize::MAX, ..CallQuery::default() });
+        let names = |name: fn(&CallView) -> Option<&String>| {
+            let mut first: Vec<String> = calls.iter().filter_map(name).cloned().collect();
+            first.sort();
+            first.dedup();
+            Names { total: first.len() as u64 + 3, first }
+        };
+        Some(SessionView {
+            id: SessionId([7; 16]),
+            key: self.calls.first()?.session.to_string(),
+            first_at: calls.first()?.at,
+            last_at: calls.last()?.ended?,
+            calls: calls.len() as u64,
+            ran: 7,
+            denied: 2,
+            failed: 1,
+            actors: names(|call| Some(&call.actor)),
+            clients: names(|call| call.tenant.as_ref()),
+            tenants: names(|call| call.tenant.as_ref()),
+            servers: names(|call| call.server.as_ref()),
+        })
+    }
+
+    pub(crate) fn busy_until(&self, to: Micros) -> Option<Micros> {
+        self.calls.iter().filter(|call| call.at <= Some(to)).filter_map(|call| call.ended).max()
+    }
+
     pub(crate) fn records_of(&self, call: &Call) -> Vec<RecordView> {
         let step = |record: &&RecordView| {
             call.sightings
@@ -111,6 +167,23 @@ impl Fixture {
         };
         self.clocks.iter().filter(is_of).cloned().collect()
     }
+}
+
+fn view(call: &Call) -> Option<CallView> {
+    let owned = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+    Some(CallView {
+        id: call.id,
+        at: call.at?,
+        ended: call.ended,
+        tool: call.tool.to_string(),
+        server: owned(&call.server),
+        tenant: owned(&call.tenant),
+        actor: call.actor.to_string(),
+        class: call.class,
+        code: call.code.to_string(),
+        ran: call.ran,
+        witnesses: "client,server".to_owned(),
+    })
 }
 
 pub(crate) fn alert(id: u8, actor: &str, level: Level) -> AlertView {

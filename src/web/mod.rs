@@ -10,6 +10,9 @@ mod arguments;
 mod assets;
 mod backend;
 mod call_page;
+mod call_table;
+mod calls_filter;
+mod calls_page;
 mod decide;
 mod error;
 mod events;
@@ -28,6 +31,7 @@ mod link;
 mod list_page;
 mod scene;
 mod session;
+mod session_page;
 mod shown;
 mod sources_page;
 mod state;
@@ -127,7 +131,10 @@ fn routes(state: Shared) -> Router {
         .route("/", get(list_page::show))
         .route("/incidents/{id}", get(incident_page::show))
         .route("/incidents/{id}/decide", post(decide::submit))
+        .route("/calls", get(calls_page::show))
         .route("/calls/{id}", get(call_page::show))
+        .route("/sessions/of/{call}", get(session_page::find))
+        .route("/sessions/{id}", get(session_page::show))
         .route("/sources", get(sources_page::show))
         .route("/logout", post(session::leave))
         .route_layer(login.clone())

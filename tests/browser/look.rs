@@ -108,6 +108,9 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
     let bypass = path("#incidents a.title");
     chrome.open(&format!("{site}{bypass}"));
     let call = path("tr.call-row:not(.context) th a");
+    chrome.open(&format!("{site}{call}"));
+    let session = path("a[href^='/sessions/of/']");
+    let calls = path("a[href^='/calls?']");
     let search = "/?q=comment&level=low&rule=trifecta-signature&from=2026-11-01T00%3A00";
     vec![
         ("list", "/".to_owned()),
@@ -117,6 +120,9 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
         ("bypass", bypass),
         ("call", call),
         ("joined", joined),
+        ("session", session),
+        ("calls", calls),
+        ("no-calls", "/calls?outcome=input&tool=nothing".to_owned()),
         ("sources", "/sources".to_owned()),
         ("login", "/login".to_owned()),
         ("error", "/incidents/none".to_owned()),

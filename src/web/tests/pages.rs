@@ -321,7 +321,7 @@ async fn every_page_raises_the_alarm_when_ingest_stops() {
     site.health
         .send(Health { ingest_error: Some("disk <full>".to_owned()), ..Health::default() })
         .unwrap();
-    for path in ["/", INCIDENT, CALL, "/sources"] {
+    for path in ["/", INCIDENT, CALL, "/sources", "/calls", SESSION] {
         let page = site.get(path).await.body;
         assert!(page.contains("Ingest has stopped: disk &#60;full&#62;"), "{path}");
     }
@@ -331,7 +331,13 @@ async fn every_page_raises_the_alarm_when_ingest_stops() {
 async fn what_is_not_there_is_said_kindly() {
     let site = Site::new(world());
     let nobody = CallId([0xff; 16]);
-    for path in [format!("/calls/{nobody}"), format!("/incidents/{nobody}"), "/x".to_owned()] {
+    for path in [
+        format!("/calls/{nobody}"),
+        format!("/incidents/{nobody}"),
+        format!("/sessions/{nobody}"),
+        format!("/sessions/of/{nobody}"),
+        "/x".to_owned(),
+    ] {
         let answer = site.get(&path).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
         assert!(answer.body.contains("Incident list"), "{path}");
