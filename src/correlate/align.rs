@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use super::clock::Estimate;
-use super::pair::{Matching, fits};
+use super::matching::Matching;
 use super::waiting::Seen;
 use crate::model::Text;
 
@@ -31,6 +31,8 @@ struct Choice<'a> {
     /// How much later the record is than the measured clocks say.
     off: i64,
     pair: (&'a Text, &'a Text),
+    /// Whether the two say that it ended differently.
+    contradicts: bool,
 }
 
 impl<'a> Fine<'a> {
@@ -47,11 +49,12 @@ pub(super) fn nearest<'a>(matching: &mut Matching<'_, 'a>) -> (Vec<(usize, usize
     let fine = vote(&options);
     let mut near: Vec<(i64, usize, usize, usize)> = options
         .iter()
-        .map(|option| {
+        .filter_map(|option| {
             let off = option.off - fine.0.get(&option.pair).copied().unwrap_or(0);
-            (off.abs(), option.place, option.unit, option.call)
+            let doubt = if option.contradicts { FINE_MICROS } else { 0 };
+            let is_near = off.abs() <= FINE_MICROS;
+            is_near.then(|| (off.abs() + doubt, option.place, option.unit, option.call))
         })
-        .filter(|(off, ..)| *off <= FINE_MICROS)
         .collect();
     near.sort_unstable();
     let mut served: Vec<bool> = vec![false; matching.calls.len()];
@@ -76,15 +79,17 @@ fn options<'a>(matching: &Matching<'_, 'a>) -> Vec<Choice<'a>> {
         for unit in waiting.around(joined.lane(*pass), window, &times, NEIGHBOURS_MAX) {
             let seen = &waiting.units[unit];
             let Some(estimate) = ruler.estimate(&joined.lead, seen) else { continue };
-            if waiting.is_taken(unit) || !fits(joined, seen, *pass, ruler) {
+            if !matching.fits(*call, seen) {
                 continue;
             }
+            let (own, others) = (joined.lead.unit.outcome().class, seen.unit.outcome().class);
             options.push(Choice {
                 call: *call,
                 place,
                 unit,
                 off: joined.lead.gap_to(seen) - estimate.offset,
                 pair: (joined.lead.stream(), seen.stream()),
+                contradicts: own.is_terminal() && others.is_terminal() && own != others,
             });
         }
     }

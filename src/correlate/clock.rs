@@ -54,6 +54,9 @@ impl Default for Clocks {
     }
 }
 
+/// Stands for the upper stream where a lower one is looked at whomever it belongs to.
+const ANYBODY: &str = "";
+
 type SlotPair = (i64, Text, Text);
 
 #[derive(Clone, Debug, Default)]
@@ -63,6 +66,8 @@ struct Slot {
     pairs: FxHashMap<Text, FxHashMap<Text, Measure>>,
     /// Lower streams by the number of upper ones that calls are joined with by a measured clock.
     claimed: FxHashMap<Text, usize>,
+    /// Lower streams by the joins that measured them, against whomever.
+    totals: FxHashMap<Text, i64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -152,8 +157,8 @@ impl Clocks {
         }
         for sample in samples {
             let slot = slot_of(sample.day);
-            let measure = self.measure(slot, &sample.upper, &sample.lower);
-            measure.add(bin_of(i64::from(sample.bin_ms) * 1000), sample.samples);
+            let bin = bin_of(i64::from(sample.bin_ms) * 1000);
+            self.add(slot, &sample.upper, &sample.lower, bin, sample.samples);
             self.moved.insert((slot, sample.upper, sample.lower));
         }
         for used in uses {
@@ -211,7 +216,7 @@ impl Clocks {
     pub(super) fn count(&mut self, samples: impl IntoIterator<Item = (Sample, i64)>) {
         for (sample, count) in samples {
             let Sample { slot, upper, lower, bin } = sample;
-            self.measure(slot, &upper, &lower).add(bin, count);
+            self.add(slot, &upper, &lower, bin, count);
             *self
                 .samples
                 .entry(((slot, Text::clone(&upper), Text::clone(&lower)), bin))
@@ -225,13 +230,16 @@ impl Clocks {
         let current = newest.map(|newest| slot_of(newest.minus(Micros::HOUR)));
         let is_current = |slot: i64| !all && current.is_none_or(|current| slot >= current);
         let (slots, samples_min) = (&self.slots, self.samples_min);
+        let is_stale = |slot: &Slot, upper: &Text, lower: &Text| {
+            let used = slot.pairs.get(upper).and_then(|lowers| lowers.get(lower)?.used);
+            slot.estimate(upper, lower, samples_min) != used
+        };
         let mut stale: BTreeMap<i64, Vec<(Text, Text)>> = BTreeMap::new();
         self.moved.retain(|(slot, upper, lower)| {
             if is_current(*slot) {
                 return true;
             }
-            let measure = slots.get(slot).and_then(|slot| slot.pairs.get(upper)?.get(lower));
-            if measure.is_some_and(|measure| measure.estimate(samples_min) != measure.used) {
+            if slots.get(slot).is_some_and(|slot| is_stale(slot, upper, lower)) {
                 stale.entry(*slot).or_default().push((Text::clone(upper), Text::clone(lower)));
             }
             false
@@ -255,9 +263,9 @@ impl Clocks {
         let (slot, samples_min) = (slot_of(stale.from), self.samples_min);
         let mut both = [Vec::new(), Vec::new()];
         for (upper, lower) in &stale.pairs {
-            let measure = self.measure(slot, upper, lower);
-            both[0].push(measure.used);
-            both[1].push(measure.estimate(samples_min));
+            both[0].push(self.measure(slot, upper, lower).used);
+            let known = self.slots.get(&slot);
+            both[1].push(known.and_then(|slot| slot.estimate(upper, lower, samples_min)));
         }
         both
     }
@@ -327,6 +335,18 @@ impl Clocks {
         });
     }
 
+    fn add(&mut self, slot: i64, upper: &Text, lower: &Text, bin: i32, count: i64) {
+        self.measure(slot, upper, lower).add(bin, count);
+        let samples_min = self.samples_min;
+        let totals = &mut self.slots.entry(slot).or_default().totals;
+        let total = totals.entry(Text::clone(lower)).or_default();
+        let was_known = *total >= samples_min;
+        *total += count;
+        if (*total >= samples_min) != was_known {
+            self.moved.insert((slot, Text::from(ANYBODY), Text::clone(lower)));
+        }
+    }
+
     fn put_used(&mut self, slot: i64, upper: &Text, lower: &Text, used: Option<Estimate>) {
         let before = std::mem::replace(&mut self.measure(slot, upper, lower).used, used);
         let claimed = &mut self.slots.entry(slot).or_default().claimed;
@@ -338,6 +358,18 @@ impl Clocks {
     fn measure(&mut self, slot: i64, upper: &Text, lower: &Text) -> &mut Measure {
         let pairs = &mut self.slots.entry(slot).or_default().pairs;
         pairs.entry(Text::clone(upper)).or_default().entry(Text::clone(lower)).or_default()
+    }
+}
+
+impl Slot {
+    /// What is measured of the two. Of anybody and a stream it is only whether that stream has joined often enough for
+    /// those it belongs to to be known.
+    fn estimate(&self, upper: &str, lower: &str, samples_min: i64) -> Option<Estimate> {
+        if upper == ANYBODY {
+            let total = self.totals.get(lower).copied().unwrap_or(0);
+            return (total >= samples_min).then_some(Estimate { offset: 0, tolerance: 0 });
+        }
+        self.pairs.get(upper)?.get(lower)?.estimate(samples_min)
     }
 }
 

@@ -1,11 +1,11 @@
-//! One witness's units of a component, waiting to be taken by the calls of the witnesses above it.
+//! Calls that one witness leads, waiting to become part of the calls of the witnesses above it.
 
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 
 use super::Clocks;
 use super::unit::Unit;
-use crate::model::{ArgView, Args, Micros, Text, Witness};
+use crate::model::{ArgView, Args, Micros, Text};
 
 /// Units looked at for one call and pass, so that a flood of look-alikes costs a bounded amount.
 const LOOKS_MAX: usize = 4096;
@@ -20,12 +20,13 @@ pub(super) struct Seen<'a> {
     pub(super) end: Option<Micros>,
     /// The same for units that show the same arguments, all of them and whole.
     pub(super) key: Option<u64>,
+    /// Which call of a list it leads.
+    pub(super) place: usize,
 }
 
 /// Units in order of time.
 pub(super) struct Waiting<'a> {
     pub(super) units: Vec<Seen<'a>>,
-    pub(super) witness: Option<Witness>,
     taken: Vec<bool>,
     whole: Lane,
     /// Those that show the same arguments.
@@ -53,6 +54,7 @@ impl<'a> Seen<'a> {
             span: unit.interval().map(|(from, to)| (from.plus(offset), to.plus(offset))),
             end: outcome.at.filter(|_| outcome.class.is_terminal()).map(|at| at.plus(offset)),
             key: key_of(&unit.shown.args),
+            place: 0,
         }
     }
 
@@ -74,11 +76,7 @@ impl<'a> Seen<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Units without a time join nothing by time, but stay to be returned.
-    pub(super) fn new(units: &[&'a Unit], clocks: &Clocks) -> Self {
-        Self::of(units.iter().map(|unit| Seen::new(unit, clocks)).collect())
-    }
-
+    /// Those without a time join nothing by time.
     pub(super) fn of(mut units: Vec<Seen<'a>>) -> Self {
         units.sort_by(|left, right| {
             (left.from(), left.stream(), left.unit.base.id).cmp(&(
@@ -98,14 +96,7 @@ impl<'a> Waiting<'a> {
                 by_key.entry(key).or_default().push(index, seen);
             }
         }
-        Self {
-            witness: units.first().map(|seen| seen.unit.witness()),
-            taken: vec![false; units.len()],
-            units,
-            whole,
-            by_key,
-            streams,
-        }
+        Self { taken: vec![false; units.len()], units, whole, by_key, streams }
     }
 
     pub(super) fn take(&mut self, index: usize) {
@@ -186,15 +177,6 @@ impl<'a> Waiting<'a> {
         found.sort_unstable();
         found.dedup();
         found
-    }
-
-    /// What nobody took.
-    pub(super) fn left(self) -> Vec<&'a Unit> {
-        self.units
-            .into_iter()
-            .zip(self.taken)
-            .filter_map(|(seen, taken)| (!taken).then_some(seen.unit))
-            .collect()
     }
 }
 
