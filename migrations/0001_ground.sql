@@ -226,3 +226,17 @@ create table first_seen_log (
     -- From the journal or an older database: its call may be in none of these tables.
     is_remembered boolean not null
 );
+
+-- What joins show about the clocks of two streams: one row for a change in the number of joins of that time whose
+-- measured difference (lower minus upper) falls into that bin. The sums over all rows count.
+create table clock_log (
+    seq ubigint not null,
+    slot timestamp not null,
+    -- The stream nearer to the person who asked, and the one nearer to the work.
+    upper varchar not null,
+    lower varchar not null,
+    -- The middle of the bin, in milliseconds.
+    bin_ms integer not null,
+    -- Less than zero where joins were taken back.
+    samples bigint not null
+);

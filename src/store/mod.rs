@@ -6,8 +6,11 @@
 mod alert_row;
 mod audit;
 mod batch;
+mod call_list;
 mod call_row;
+mod candidates;
 mod cause;
+mod clocks;
 mod decisions;
 mod desk;
 mod first_seen;
@@ -24,6 +27,7 @@ mod record_row;
 mod restore;
 mod result;
 mod salvage;
+mod session;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -34,6 +38,7 @@ use std::path::PathBuf;
 
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
+pub use call_list::CallQuery;
 pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
