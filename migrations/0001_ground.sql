@@ -226,3 +226,18 @@ create table first_seen_log (
     -- From the journal or an older database: its call may be in none of these tables.
     is_remembered boolean not null
 );
+
+-- Since when a log near the work and a client's log tell of calls together, by whom the calls name; the row of a pair
+-- with the highest seq counts, and without a time it is none.
+create table pair_log (
+    seq ubigint not null,
+    lower_stream varchar not null,
+    upper_stream varchar not null,
+    principal varchar,
+    client varchar,
+    first_at timestamp
+);
+
+-- Up to which batch it was judged whom calls lack as a witness, and up to which time who fell silent; the row with the
+-- highest seq counts.
+create table absence_log (seq ubigint not null, judged_seq ubigint not null, closed_at timestamp);

@@ -7,6 +7,7 @@ mod ids;
 mod ingest;
 mod labels;
 mod outcome;
+mod pair;
 mod record;
 mod time;
 mod view;
@@ -21,6 +22,7 @@ pub use ids::{AlertId, CallId, IdHasher, RecordId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};
 pub use labels::{Label, LabelSource, Labels, Tri};
 pub use outcome::OutcomeClass;
+pub use pair::{PairFact, WitnessPair};
 pub(crate) use record::bare_tool;
 pub use record::{
     ArgValue, ArgView, Args, Dialect, Line, Record, RecordKind, Reject, TimeQuality, Witness,
