@@ -17,7 +17,7 @@ mod span;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{
     Call, CallChange, CallId, Discrepancy, EventKind, Micros, PairFact, Ran, Record, Text,
@@ -230,16 +230,15 @@ impl Absence {
 
 /// Puts the calls before as they are stored, and what was found of them on the calls after, until those are judged.
 pub fn carry_over(changes: &mut [CallChange], stored: &[Call]) {
-    for stored in stored {
+    let by_id: FxHashMap<CallId, &Call> = stored.iter().map(|call| (call.id, call)).collect();
+    for change in changes {
+        let Some(old) = &mut change.old else { continue };
+        let Some(stored) = by_id.get(&old.id) else { continue };
         let found = unwitnessed(stored);
-        let of_call =
-            |change: &&mut CallChange| change.old.as_ref().is_some_and(|old| old.id == stored.id);
-        let Some(change) = changes.iter_mut().find(of_call).filter(|_| !found.is_empty()) else {
+        if found.is_empty() {
             continue;
-        };
-        if let Some(old) = &mut change.old {
-            Arc::make_mut(old).discrepancies.clone_from(&stored.discrepancies);
         }
+        Arc::make_mut(old).discrepancies.clone_from(&stored.discrepancies);
         if let Some(new) = change.new.as_mut().filter(|new| is_lone(new) && new.at == stored.at) {
             Arc::make_mut(new).discrepancies.extend(found);
         }
