@@ -13,6 +13,8 @@ mod heard;
 mod pairs;
 mod sitting;
 mod span;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +44,10 @@ const UPPERS_MAX: usize = 8;
 pub struct Absence {
     pairs: Pairs,
     heard: Heard,
+    /// Minutes that may hold calls that no client tells of, by logs that are in pairs: few, where all is well.
+    lone: Spans,
+    /// The newest minute of any call.
+    newest_call: Option<i64>,
     /// Minutes whose calls are to be judged.
     due: Spans,
     /// Pairs that the call which began them may no longer show.
@@ -67,6 +73,8 @@ pub struct Resumed {
     pub silences: Vec<Call>,
     /// The newest time of any record that has one of its own.
     pub newest: Option<Micros>,
+    /// The newest time of any call, those ahead of the clock included.
+    pub newest_call: Option<Micros>,
     /// Up to which time silence was judged.
     pub closed: Option<Micros>,
     /// From the first to the last call that is unwitnessed.
@@ -88,9 +96,16 @@ impl Absence {
         for (stream, at) in known.heard {
             heard.add(&stream, at);
         }
+        // Of what was stored before, nobody knows where such calls are.
+        let mut lone = Spans::default();
+        if let Some(newest) = known.newest_call {
+            lone.add(i64::MIN, minute(newest));
+        }
         Self {
             pairs,
             heard,
+            lone,
+            newest_call: known.newest_call.map(minute),
             due: Spans::default(),
             suspects: FxHashSet::default(),
             silences: known.silences.into_iter().filter_map(silence).collect(),
@@ -149,17 +164,21 @@ impl Absence {
         }
         let earliest = at - DAY_MINUTES;
         let before = self.heard.before(stream, at).map_or(earliest, |before| before.max(earliest));
-        self.due.add(before - TOLERANCE_MINUTES + 1, at - TOLERANCE_MINUTES);
+        let unseen = (before - TOLERANCE_MINUTES + 1, at - TOLERANCE_MINUTES);
+        self.lone.common(unseen.0, unseen.1, &mut self.due);
         if let Some(closed) = self.closed {
             let until = at + DAY_MINUTES;
-            self.due.add(at - TOLERANCE_MINUTES + 1, until.min(closed - DAY_MINUTES));
+            let until = until.min(closed - DAY_MINUTES);
+            self.lone.common(at - TOLERANCE_MINUTES + 1, until, &mut self.due);
         }
     }
 
     fn note_call(&mut self, change: &CallChange) {
         for call in [&change.old, &change.new].into_iter().flatten() {
             let Some(at) = call.at else { continue };
+            self.newest_call = self.newest_call.max(Some(minute(at)));
             if is_lone(call) && self.pairs.knows_lower(call) {
+                self.lone.add(minute(at), minute(at));
                 self.due.add(minute(at), minute(at));
             }
         }
@@ -214,6 +233,13 @@ impl Absence {
             (None, None) => return,
         };
         self.due.add(from, to);
+        // What came before the log was in a pair was not marked.
+        self.lone.add(from, self.newest_call.unwrap_or(to).max(to));
+    }
+
+    /// The logs near the work that are in pairs.
+    pub fn lowers(&self) -> impl Iterator<Item = &Text> {
+        self.pairs.lowers()
     }
 
     /// Of these changes, the calls before that may be stored as unwitnessed, which correlation knows nothing of.

@@ -56,6 +56,10 @@ impl Pairs {
         call.sightings.iter().any(|sighting| self.by_lower.contains_key(&sighting.stream))
     }
 
+    pub(super) fn lowers(&self) -> impl Iterator<Item = &Text> {
+        self.by_lower.keys()
+    }
+
     pub(super) fn uppers(&self) -> impl Iterator<Item = &Text> {
         self.uppers.iter()
     }

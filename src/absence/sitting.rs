@@ -74,11 +74,15 @@ impl Absence {
         let to = horizon - DAY_MINUTES - 1;
         // Before that there is no call to judge: a pair that begins marks what lies behind it.
         let from = closed.map_or(to, |closed| closed - DAY_MINUTES);
-        for upper in self.pairs.uppers() {
-            if self.heard.holds(from - DAY_MINUTES) {
-                close_one(&self.heard, upper, (from, to), &mut self.due);
-            } else {
+        let mut ended = Spans::default();
+        self.lone.common(from, to, &mut ended);
+        for (from, to) in ended.iter() {
+            if !self.heard.holds(from - DAY_MINUTES) {
                 self.due.add(from, to);
+                continue;
+            }
+            for upper in self.pairs.uppers() {
+                close_one(&self.heard, upper, (from, to), &mut self.due);
             }
         }
     }

@@ -44,6 +44,17 @@ impl Spans {
         self.0.iter().map(|(from, to)| (*from, *to))
     }
 
+    /// Adds what this set and `from..=to` have in common to another.
+    pub(super) fn common(&self, from: i64, to: i64, into: &mut Self) {
+        let before = self.0.range(..from).next_back();
+        for (known_from, known_to) in before.into_iter().chain(self.0.range(from..)) {
+            if *known_from > to {
+                return;
+            }
+            into.add(from.max(*known_from), to.min(*known_to));
+        }
+    }
+
     /// Whether any minute of `from..=to` is in the set.
     pub(super) fn meets(&self, from: i64, to: i64) -> bool {
         self.0.range(..=to).next_back().is_some_and(|(_, known_to)| *known_to >= from)
@@ -68,6 +79,11 @@ mod tests {
         assert_eq!(spans.iter().collect::<Vec<_>>(), [(5, 5), (10, 22)]);
         assert!(spans.meets(0, 5) && spans.meets(22, 30) && !spans.meets(6, 9));
         assert!(spans.covers(11, 22) && !spans.covers(5, 10));
+        let mut common = Spans::default();
+        spans.common(5, 15, &mut common);
+        spans.common(30, 40, &mut common);
+        spans.common(22, 20, &mut common);
+        assert_eq!(common.iter().collect::<Vec<_>>(), [(5, 5), (10, 15)]);
     }
 
     #[test]

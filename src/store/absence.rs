@@ -88,11 +88,12 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Calls that ran and that no client leads, with a time in one of these stretches, ends included, in order from
+    /// Calls that ran and that no client leads, of these logs (a JSON list) or of several, with a time in one of these stretches, ends included, in order from
     /// this place on.
     pub fn lone_calls(
         &self,
         stretches: &[(Micros, Micros)],
+        streams: &str,
         after: Option<CallPlace>,
         calls_max: usize,
     ) -> Result<Vec<Call>, StoreError> {
@@ -118,6 +119,7 @@ impl Store {
             "select {} from call_now
              where time between ? and ? and kind = 'call' and ran = 'yes'
                and witness not in ('client', 'transcript') and (time, call_id) > (?, ?)
+               and (sightings is not null or stream in (select unnest(from_json(?, '[\"VARCHAR\"]'))))
                and exists (from wanted_stretch w where time between w.first and w.last)
              order by time, call_id limit ?",
             call_row::COLUMNS
@@ -127,6 +129,7 @@ impl Store {
             time(Some(last)),
             time(Some(from)),
             bytes(&id),
+            text(streams),
             number(calls_max as u64),
         ];
         let rows = statement.query_map(values, call_row::from_row)?;

@@ -31,6 +31,7 @@ pub(super) fn resume(store: &Store) -> Result<Absence, StoreError> {
         heard_from: heard_from.map(|from| absence::minute(from) + 1),
         silences: store.silences()?,
         newest,
+        newest_call: store.newest_call_at()?,
         closed: judged.closed_at,
         marked: store.unwitnessed_span()?,
     });
@@ -112,9 +113,11 @@ impl Pipeline {
         changes: &mut Vec<CallChange>,
     ) -> Result<(), StoreError> {
         let due: Vec<(Micros, Micros)> = sitting.due().collect();
+        let lowers: Vec<&str> = self.absence.lowers().map(|stream| &**stream).collect();
+        let lowers = serde_json::to_string(&lowers).unwrap_or_default();
         let mut after = None;
         loop {
-            let calls = self.store.lone_calls(&due, after, PAGE_CALLS)?;
+            let calls = self.store.lone_calls(&due, &lowers, after, PAGE_CALLS)?;
             let is_last = calls.len() < PAGE_CALLS;
             after = calls.last().and_then(|call| Some((call.at?, call.id)));
             let heard = self.heard_around(&calls)?;
