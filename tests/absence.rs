@@ -85,7 +85,10 @@ fn a_call_past_the_client_is_an_alert_and_a_client_that_fell_silent_is_one_event
     append(logs.path(), CLIENT, &line(CLIENT, 10, "delete_file", "10.txt"));
     append(logs.path(), CLIENT, &line(CLIENT, 1000, "list_dir", "1000.txt"));
     let (_, alerts) = scan(logs.path());
-    assert_eq!(rules(&alerts), told(&[("unapproved-execution", 50, false)]));
+    let expected = told(&[("log-tampering", 1, false), ("unapproved-execution", 50, false)]);
+    assert_eq!(rules(&alerts), expected);
+    let late = alerts.iter().find(|alert| alert["rule"] == "log-tampering").unwrap();
+    assert_eq!(late["calls"][0]["tool"], "log.time-back", "the log did not fall silent");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Absence: calls that ran and that the client they came from never logged, although its log went on.
 //!
-//! A client's log is missed only where it was there before: a *pair* is a log near the work and a client's log that have
-//! told of one call together. Everything here is counted in whole minutes, so that what is known of a log's life is a
-//! small set. A call of a pair that no client tells of is *unwitnessed* when the client's log has a record in one of the
-//! minutes from the second after the call to a day after it; where it has none though other logs went on for a day, the
-//! client's log fell silent, which is said once of the log and not of each call.
+//! A client's log is missed only where it was there before: a *pair* is a log near the work and a client's log that
+//! have told of one call together. Everything here is counted in whole minutes, so that what is known of a log's life
+//! is a small set. A call of a pair that no client tells of is *unwitnessed* when the client's log has a record in one
+//! of the minutes from the second after the call to a day after it; where it has none though other logs went on for a
+//! day, the client's log fell silent, which is said once of the log and not of each call.
 //!
 //! [`Absence::note`] hears of every stored batch and marks the minutes whose calls may have to be judged anew. A
 //! [`Sitting`] then judges them as they are stored: what stands at rest depends on what is stored alone.

@@ -38,7 +38,9 @@ impl Store {
         let mut statement = self.connection.prepare(
             "with newest as (
                  from pair_log
-                 qualify row_number() over (partition by lower_stream, upper_stream, principal, client order by seq desc) = 1
+                 qualify row_number() over (
+                     partition by lower_stream, upper_stream, principal, client order by seq desc
+                 ) = 1
              )
              select lower_stream, upper_stream, principal, client, first_at from newest where first_at is not null
              order by first_at, lower_stream, upper_stream, principal, client",
@@ -88,8 +90,8 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Calls that ran and that no client leads, of these logs (a JSON list) or of several, with a time in one of these stretches, ends included, in order from
-    /// this place on.
+    /// Calls that ran and that no client leads, of these logs (a JSON list) or of several, with a time in one of these
+    /// stretches, ends included, in order from this place on.
     pub fn lone_calls(
         &self,
         stretches: &[(Micros, Micros)],
