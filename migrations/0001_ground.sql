@@ -241,3 +241,17 @@ create table pair_log (
 -- Up to which batch it was judged whom calls lack as a witness, and up to which time who fell silent; the row with the
 -- highest seq counts.
 create table absence_log (seq ubigint not null, judged_seq ubigint not null, closed_at timestamp);
+
+-- What joins show about the clocks of two streams: one row for a change in the number of joins of that time whose
+-- measured difference (lower minus upper) falls into that bin. The sums over all rows count.
+create table clock_log (
+    seq ubigint not null,
+    slot timestamp not null,
+    -- The stream nearer to the person who asked, and the one nearer to the work.
+    upper varchar not null,
+    lower varchar not null,
+    -- The middle of the bin, in milliseconds.
+    bin_ms integer not null,
+    -- Less than zero where joins were taken back.
+    samples bigint not null
+);

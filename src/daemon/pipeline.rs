@@ -24,8 +24,8 @@ use crate::dialects::Parser;
 use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, Record,
-    RecordKind, Text,
+    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, PathPattern,
+    Record, RecordKind, Text,
 };
 use crate::notify::MailConfig;
 use crate::store::{
@@ -58,6 +58,8 @@ pub(crate) struct Setup {
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) clocks: Vec<(Text, i64)>,
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
+    /// What the paths of logs name.
+    pub(crate) path_patterns: Vec<PathPattern>,
     /// True where nothing comes after what the files hold now.
     pub(crate) is_single_pass: bool,
     /// The journal beside the database; none for a database that is not kept.
@@ -161,7 +163,8 @@ impl Pipeline {
         let rows: Vec<ToolRow> =
             tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
         store.relabel(&rows)?;
-        let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
+        let parser = Parser::new(store.hash_key(), setup.outcome_words.clone())
+            .with_paths(setup.path_patterns.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
         let labels =
