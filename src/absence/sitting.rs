@@ -1,6 +1,7 @@
 //! One sitting: every call that may have become unwitnessed, or may no longer be, is judged as it is stored.
 
 use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
@@ -205,10 +206,11 @@ impl Sitting {
             changes.push(CallChange { old, new: None });
         }
         for key in self.silent {
-            if !known.silences.contains_key(&key) {
-                let event = Arc::new(silence(&key.0, key.1).to_call());
+            if let Entry::Vacant(entry) = known.silences.entry(key) {
+                let (stream, last) = entry.key();
+                let event = Arc::new(silence(stream, *last).to_call());
                 changes.push(CallChange { old: None, new: Some(Arc::clone(&event)) });
-                known.silences.insert(key, event);
+                entry.insert(event);
             }
         }
         changes

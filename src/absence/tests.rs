@@ -73,7 +73,7 @@ fn a_pair_whose_first_call_falls_apart_is_suspect_until_it_is_looked_up() {
     assert!(absence.suspects().is_empty());
 
     absence.note(&[change(Some(&first), Some(&call(10, &BOTH[1..])))], &[]);
-    assert_eq!(absence.suspects(), [fact.pair.clone()]);
+    assert_eq!(absence.suspects(), std::slice::from_ref(&fact.pair));
     assert!(!absence.is_settled());
     absence.clear(&fact.pair, later.at);
     let [fact] = absence.take_changed_pairs().try_into().unwrap();

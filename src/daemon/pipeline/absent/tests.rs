@@ -193,6 +193,7 @@ fn setup(home: &Path) -> Setup {
         catalogue: std::sync::Arc::new(Catalogue::shipped()),
         clocks: vec![],
         outcome_words: vec![],
+        path_patterns: vec![],
         is_single_pass: false,
         silence_micros: None,
         journal: Some(crate::daemon::journal_path(&database)),
