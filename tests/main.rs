@@ -5,6 +5,8 @@
 mod support;
 mod tampering;
 
+/// Calls that their client never logged.
+mod absence;
 /// From a line in a log to a mail in a mailbox.
 mod alarm;
 /// What goes wrong outside.

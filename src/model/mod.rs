@@ -10,6 +10,7 @@ mod labels;
 mod life;
 mod listing;
 mod outcome;
+mod pair;
 mod path_pattern;
 mod record;
 mod time;
@@ -28,6 +29,7 @@ pub use labels::{Label, LabelSource, Labels, Tri};
 pub use life::{Attempt, Gap, LifeStep, Phase, Wait, Word, life};
 pub use listing::{CallView, Names, SessionView};
 pub use outcome::OutcomeClass;
+pub use pair::{PairFact, WitnessPair};
 pub use path_pattern::{PathField, PathNames, PathPattern, PathPatternError};
 pub(crate) use record::bare_tool;
 pub use record::{

@@ -7,13 +7,13 @@ use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
-    Position, Store, StoreError, ToolRow, alert_row, call_row, clock_log, first_seen, position,
-    record_row, restore, tool_row,
+    Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, clock_log,
+    first_seen, position, record_row, restore, tool_row,
 };
 use crate::fault::{self, Point};
 use crate::model::{
     Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, EvidenceView, FirstSeen, Micros,
-    OutboxItem, Record, Reject,
+    OutboxItem, PairFact, Record, Reject,
 };
 
 /// Everything that one batch of lines led to.
@@ -37,6 +37,10 @@ pub struct Batch {
     /// What joins show of the streams' clocks.
     pub clock_samples: Vec<ClockSample>,
     pub clock_uses: Vec<ClockUse>,
+    /// Pairs of logs that began at another time than was known, or are none.
+    pub pairs: Vec<PairFact>,
+    /// Up to where absence is judged, where that is further than was stored.
+    pub judged: Option<Judged>,
     /// The positions that these lines lead to.
     pub positions: Vec<Position>,
 }
@@ -118,6 +122,12 @@ pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<
     append_each(connection, "clock_use_log", &batch.clock_uses, |appender, used| {
         clock_log::append_use(appender, seq, used)
     })?;
+    append_each(connection, "pair_log", &batch.pairs, |appender, fact| {
+        absence::append_pair(appender, seq, fact)
+    })?;
+    if let Some(judged) = batch.judged {
+        absence::write_judged(connection, seq, judged)?;
+    }
     append_each(connection, "position_log", &batch.positions, |appender, position| {
         position::append(appender, seq, position)
     })
@@ -332,6 +342,12 @@ const TIDY: &str = "
         where m.slot = c.slot and m.upper = c.upper and m.lower = c.lower and m.bin_ms = c.bin_ms;
     insert into clock_log from clock_many where samples <> 0;
     drop table clock_many;
+    delete from absence_log a where a.seq < (select max(seq) from absence_log);
+    delete from pair_log p
+        using (select lower_stream, upper_stream, principal, client, max(seq) as seq from pair_log group by all) newest
+        where newest.lower_stream = p.lower_stream and newest.upper_stream = p.upper_stream
+          and newest.principal is not distinct from p.principal
+          and newest.client is not distinct from p.client and p.seq < newest.seq;
     delete from evidence_log e
         using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
 ";

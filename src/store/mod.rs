@@ -3,6 +3,7 @@
 //! One [`Store`] owns the one writing connection. [`Reader`]s have connections of their own and see the last committed
 //! batch. Others ask the writer for something through the [`Desk`].
 
+mod absence;
 mod alert_row;
 mod audit;
 mod batch;
@@ -37,6 +38,7 @@ mod value;
 
 use std::path::PathBuf;
 
+pub use absence::{CallPlace, Judged};
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
 pub use call_list::CallQuery;

@@ -61,16 +61,20 @@ impl Pipeline {
             self.correlator.rejoin_held(&mut rejoin, tool);
         }
         let outcome = self.correlator.end_rejoin(rejoin);
-        let alerts = self.detect(&outcome.changes)?;
+        let mut calls = outcome.changes;
+        self.recall_unwitnessed(&mut calls)?;
+        let alerts = self.detect(&calls)?;
         fault::at(Point::InStep)?;
         let mut batch = Batch {
-            calls: outcome.changes,
+            calls,
             merged: outcome.merged,
             clock_samples: outcome.clock_samples,
             clock_uses: outcome.clock_uses,
             ..Batch::default()
         };
+        batch.judged = self.settled();
         self.store_batch(alerts, now, &mut batch)?;
+        self.note_absence(&batch);
         Ok(Some(Step {
             alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
             seq: self.store.seq(),
