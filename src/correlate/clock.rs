@@ -399,7 +399,7 @@ impl Measure {
         }
         let middle = |bin: i32| i64::from(bin) * BIN_MICROS + BIN_MICROS / 2;
         let (peak, within) = self.peak()?;
-        if within * 100 < total * PEAK_PERCENT_MIN {
+        if within * 100 < total * PEAK_PERCENT_MIN || within < by_chance_max(total) {
             return None;
         }
         let of_peak = self.bins.range(peak..peak + PEAK_BINS);
@@ -422,6 +422,15 @@ impl Measure {
         let spans = self.bins.keys().map(|first| (*first, within(*first)));
         spans.max_by_key(|(first, within): &(i32, i64)| (*within, std::cmp::Reverse(*first)))
     }
+}
+
+/// So many of joins by chance may lie in the span that holds most of them: a fifth, three deviations, and two more since
+/// the span was looked for.
+fn by_chance_max(total: i64) -> i64 {
+    let deviation = (total as f64 * 0.2 * 0.8).sqrt();
+    #[expect(clippy::cast_possible_truncation, reason = "a count of joins")]
+    let most = (total as f64).mul_add(0.2, 3.0 * deviation) as i64 + 2;
+    most
 }
 
 /// The value at which the counts, in order, pass `rank`.
