@@ -8,6 +8,7 @@
 mod arguments;
 mod build;
 mod memory;
+mod numbering;
 mod pair;
 mod proxy;
 mod tool;
@@ -381,6 +382,8 @@ fn records_of(call: &Call) -> impl Iterator<Item = RecordId> {
     call.sightings.iter().flat_map(|sighting| sighting.steps.iter().map(|step| step.record))
 }
 
+#[cfg(test)]
+mod proxied;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
