@@ -29,16 +29,18 @@ const SEGMENTS_MAX: usize = 8;
 /// Ids beyond what a double tells apart are no counters.
 const NUMBER_MAX: i64 = 1 << 53;
 
-/// What it costs to believe: that ids were skipped, that the client began anew, that a reply with the next id belongs
-/// to a request line that was lost, that a reply belongs to none. A wait costs the logarithm of its milliseconds.
-const SKIP_COST: u32 = 10;
-const RESTART_COST: u32 = 18;
-const LOST_COST: u32 = 22;
-const STRAY_COST: u32 = 30;
+/// What it costs to believe that ids were skipped before a request, that the client began to count anew, that a reply
+/// is for a request whose line was lost (it has the next id, or one that was skipped), and that it is for none.
+/// A wait costs the logarithm of its milliseconds.
+const SKIP_COST: u32 = 18;
+const RESTART_COST: u32 = 26;
+const LOST_COST: u32 = 26;
+const SKIPPED_COST: u32 = 12;
+const STRAY_COST: u32 = 40;
 /// A guess by so much dearer than the best counts no more as a doubt.
-const DOUBT_COST: u32 = 10;
+const DOUBT_COST: u32 = 5;
 /// And one by so much dearer is dropped.
-const DROP_COST: u32 = 60;
+const DROP_COST: u32 = 40;
 
 /// What a record of a proxy means to the numbering.
 #[derive(Clone, Debug)]
@@ -116,6 +118,8 @@ enum By {
     /// The request shows the same id, or was the only one that waited.
     Itself,
     Number,
+    /// Of several that wait: their ids may tell.
+    Doubted,
     /// First in, first out.
     Turn,
 }
@@ -250,7 +254,7 @@ impl Numbering {
         };
         let is_sure = match choice.by {
             By::Itself => true,
-            By::Number => !doubts(),
+            By::Number | By::Doubted => !doubts(),
             By::Turn => false,
         };
         Some(Answer { reply, request, is_sure })
@@ -285,29 +289,35 @@ impl Numbering {
         } else if let Some(number) = reply.number {
             self.by_number(guess, reply, number, guesses);
         } else {
-            guesses.push(self.by_turn(guess, reply));
+            self.by_turn(guess, reply, guesses);
         }
     }
 
     /// Gives a reply without an id to the request that has waited longest. One that a later one was answered before
-    /// has mostly lost its reply, so it comes last.
-    fn by_turn(&self, mut guess: Guess, reply: &Event) -> Guess {
+    /// has mostly lost its reply, so it comes last. Where the others show ids, those may tell that it was another's.
+    fn by_turn(&self, guess: Guess, reply: &Event, guesses: &mut Vec<Guess>) {
         let mut fresh = self.fresh(&guess, reply);
-        let first = fresh.next_back().or_else(|| {
-            let mut all = self.waiting_for(reply).keys().copied().filter(|place| !guess.has(*place));
-            all.next()
-        });
-        let is_alone = fresh.next().is_none();
-        drop(fresh);
-        match first {
-            Some(place) => {
-                let by = if is_alone { By::Itself } else { By::Turn };
-                self.given(guess, reply, place, by, 0)
+        let Some(first) = fresh.next_back() else {
+            drop(fresh);
+            let mut all = self.waiting_for(reply).keys().filter(|place| !guess.has(**place));
+            let Some(first) = all.next().copied() else {
+                guesses.push(guess.without(0));
+                return;
+            };
+            let by = if all.next().is_none() { By::Itself } else { By::Turn };
+            guesses.push(self.given(guess, reply, first, by, 0));
+            return;
+        };
+        let others: Vec<i64> = fresh.rev().take(TRIED_MAX - 1).collect();
+        if others.is_empty() {
+            guesses.push(self.given(guess, reply, first, By::Itself, 0));
+        } else if guess.segments.is_empty() {
+            guesses.push(self.given(guess, reply, first, By::Turn, 0));
+        } else {
+            for place in others {
+                guesses.push(self.given(guess.clone(), reply, place, By::Doubted, 0));
             }
-            None => {
-                guess.choices.push_back(Choice { request: None, by: By::Turn });
-                guess
-            }
+            guesses.push(self.given(guess, reply, first, By::Doubted, 0));
         }
     }
 
@@ -346,7 +356,7 @@ impl Numbering {
         }
         match (expected, offset) {
             (Some(place), _) => {
-                if fresh.len() > 1 && fresh.contains(&place) {
+                if fresh.contains(&place) {
                     let offset = number - place + 1;
                     let other = guess.clone().with(Segment { from: place, offset });
                     guesses.push(other.without(LOST_COST));
@@ -357,6 +367,7 @@ impl Numbering {
                 let segment = Segment { from: self.next, offset: number + 1 - self.next };
                 guesses.push(guess.with(segment).without(LOST_COST));
             }
+            (None, _) if guess.skips(number) => guesses.push(guess.without(SKIPPED_COST)),
             (None, _) => guesses.push(guess.without(STRAY_COST)),
         }
     }
@@ -435,6 +446,14 @@ impl Guess {
         self.cost += cost;
         self.choices.push_back(Choice { request: None, by: By::Number });
         self
+    }
+
+    /// True for an id between those of the last request before a skip and the first after it.
+    fn skips(&self, number: i64) -> bool {
+        self.segments.windows(2).any(|pair| {
+            let [before, after] = pair else { return false };
+            (after.from + before.offset..after.from + after.offset).contains(&number)
+        })
     }
 
     /// True where the two will give the next replies to the same requests.

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::tests::{Model, arcs, one_pass, record};
 use super::*;
-use crate::model::{OutcomeClass, Witness};
+use crate::model::OutcomeClass::{self, Approved, Denied, Ok as Good};
+use crate::model::RecordKind::{Call as Asks, Reply};
+use crate::model::Witness;
 
 /// A proxy's traffic.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +65,7 @@ fn proxied(at_ms: i64, kind: RecordKind, class: OutcomeClass) -> Record {
     record.dialect = Dialect::StdioProxy;
     record.witness = Witness::Proxy;
     record.kind = kind;
-    if kind != RecordKind::Call {
+    if kind != Asks {
         record.tool = None;
     }
     record
@@ -87,9 +89,9 @@ fn write(traffic: &Traffic) -> Written {
         let is_denied = dice.chance(traffic.denied_percent);
         let is_call = dice.chance(90);
         let (kind, class) = match (is_denied, is_call) {
-            (true, _) => (RecordKind::Call, OutcomeClass::Denied),
-            (false, true) => (RecordKind::Call, OutcomeClass::Approved),
-            (false, false) => (RecordKind::Request, OutcomeClass::Approved),
+            (true, _) => (Asks, Denied),
+            (false, true) => (Asks, Approved),
+            (false, false) => (RecordKind::Request, Approved),
         };
         if !dice.chance(traffic.lost_requests_percent) {
             lines.push((now, serial, proxied(now, kind, class)));
@@ -101,7 +103,7 @@ fn write(traffic: &Traffic) -> Written {
         let until = now + 3 + i64::try_from(dice.below(millis)).unwrap();
         ends[lane] = until;
         if !dice.chance(traffic.lost_replies_percent) {
-            let mut reply = proxied(until, RecordKind::Reply, OutcomeClass::Ok);
+            let mut reply = proxied(until, Reply, Good);
             reply.request_id = dice.chance(traffic.ids_percent).then(|| id.to_string().into());
             lines.push((until, serial, reply));
         }
@@ -112,7 +114,7 @@ fn write(traffic: &Traffic) -> Written {
     let mut records = Vec::new();
     for (place, (_, serial, mut record)) in (0_u64..).zip(lines) {
         record.id.offset = place;
-        if record.kind != RecordKind::Reply {
+        if record.kind != Reply {
             places.insert(serial, place);
         } else if let Some(request) = places.get(&serial) {
             asked_by.insert(place, *request);
@@ -130,6 +132,7 @@ struct Judged {
     wrong: usize,
     right_believed: usize,
     wrong_believed: usize,
+    /// Replies of calls that were given to no one or another.
     missed: usize,
 }
 
@@ -149,9 +152,7 @@ fn judge(written: &Written, calls: &[Call]) -> Judged {
         }
     }
     let is_call = |place: &u64| {
-        written.records.iter().any(|record| {
-            record.id.offset == *place && record.kind == RecordKind::Call
-        })
+        written.records.iter().any(|record| record.id.offset == *place && record.kind == Asks)
     };
     judged.missed = written
         .asked_by
@@ -177,16 +178,127 @@ fn judge_many(traffic: Traffic) -> Judged {
 
 #[test]
 fn ids_tell_which_reply_is_whose_though_lines_are_lost_and_several_wait() {
-    let judged = judge_many(BUSY);
-    println!("{judged:?}");
-    let one_at_once = judge_many(Traffic { at_once: 1, ..BUSY });
-    println!("{one_at_once:?}");
+    let busy = judge_many(BUSY);
+    assert!(busy.missed * 50 < busy.right, "{busy:?}");
+    assert!(busy.wrong * 50 < busy.right, "{busy:?}");
+    assert!(busy.wrong_believed * 100 < busy.right_believed, "{busy:?}");
+    assert!(busy.right_believed * 100 > busy.right * 97, "{busy:?}");
+    let one_by_one = judge_many(Traffic { at_once: 1, ..BUSY });
+    assert!((one_by_one.missed + one_by_one.wrong) * 500 < one_by_one.right, "{one_by_one:?}");
+    assert!(one_by_one.right_believed * 100 > one_by_one.right * 97, "{one_by_one:?}");
+    // A reply here and there shows no id.
     let mostly = judge_many(Traffic { ids_percent: 95, ..BUSY });
-    println!("{mostly:?}");
-    let none = judge_many(Traffic { ids_percent: 0, ..BUSY });
-    println!("{none:?}");
-    let never_quiet = judge_many(Traffic { pause_secs_max: 0, ..BUSY });
-    println!("{never_quiet:?}");
+    assert!(mostly.wrong * 25 < mostly.right, "{mostly:?}");
+    assert!(mostly.wrong_believed * 50 < mostly.right_believed, "{mostly:?}");
+}
+
+/// What each call's reply is, by the place of its line; negative where it is not believed, 0 for none.
+fn replies(lines: &[(i64, RecordKind, OutcomeClass, Option<&str>)]) -> Vec<i64> {
+    let record =
+        |(place, (at, kind, class, id)): (u64, &(i64, RecordKind, OutcomeClass, Option<&str>))| {
+            let mut record = proxied(*at, *kind, *class);
+            record.id.offset = place;
+            record.request_id = id.map(Text::from);
+            if *class == Denied && *kind == Reply {
+                record.code = "policy_denied".into();
+            }
+            record
+        };
+    let records = arcs((0_u64..).zip(lines).map(record).collect());
+    let reply_of = |call: &Call| {
+        let step = call.sightings[0].steps.get(1)?;
+        let place = i64::try_from(step.record.offset).unwrap();
+        Some(if step.class == OutcomeClass::Unknown { -place } else { place })
+    };
+    one_pass(&records).iter().map(|call| reply_of(call).unwrap_or(0)).collect()
+}
+
+#[test]
+fn a_lost_reply_shifts_no_other_and_leaves_none_in_doubt() {
+    let given = replies(&[
+        (0, Asks, Approved, None),
+        (20, Reply, Good, Some("4")),
+        (100, Asks, Approved, None),
+        (200, Asks, Approved, None),
+        (201, Asks, Approved, None),
+        (230, Reply, Good, Some("7")),
+        (240, Reply, Good, Some("6")),
+        (300, Asks, Approved, None),
+        (320, Reply, Good, Some("8")),
+    ]);
+    assert_eq!(given, [1, 0, 6, 5, 8]);
+}
+
+#[test]
+fn ids_grow_by_one_more_where_a_request_line_was_lost_and_begin_anew_with_the_client() {
+    let given = replies(&[
+        (0, Asks, Approved, None),
+        (20, Reply, Good, Some("4")),
+        (100, Reply, Good, Some("5")),
+        (200, Asks, Approved, None),
+        (201, Asks, Approved, None),
+        (230, Reply, Good, Some("7")),
+        (240, Reply, Good, Some("6")),
+        (9_000, RecordKind::Request, Approved, None),
+        (9_020, Reply, Good, Some("0")),
+        (9_100, Asks, Approved, None),
+        (9_101, Asks, Approved, None),
+        (9_120, Reply, Good, Some("2")),
+        (9_130, Reply, Good, Some("1")),
+    ]);
+    assert_eq!(given, [1, 6, 5, 12, 11]);
+}
+
+#[test]
+fn the_proxys_own_refusal_belongs_to_the_denied_request() {
+    let given = replies(&[
+        (0, Asks, Approved, None),
+        (1, Asks, Denied, None),
+        (2, Reply, Denied, Some("5")),
+        (3, Asks, Denied, None),
+        (4, Reply, Denied, None),
+        (30, Reply, Good, Some("4")),
+    ]);
+    assert_eq!(given, [5, 2, 4]);
+}
+
+#[test]
+fn an_id_that_the_request_shows_decides_and_without_any_the_first_is_answered_first() {
+    let shown = replies(&[
+        (0, Asks, Approved, Some("a")),
+        (1, Asks, Approved, Some("b")),
+        (2, Reply, Good, Some("b")),
+        (3, Reply, Good, Some("a")),
+    ]);
+    assert_eq!(shown, [3, 2]);
+    for id in [None, Some("9f3c")] {
+        let hidden = replies(&[
+            (0, Asks, Approved, None),
+            (1, Asks, Approved, None),
+            (2, Reply, Good, id),
+            (3, Reply, Good, id),
+        ]);
+        assert_eq!(hidden, [-2, 3], "several waited, then one");
+    }
+}
+
+#[test]
+fn two_that_wait_at_first_are_told_apart_by_what_comes_next() {
+    let first =
+        [(0, Asks, Approved, None), (10, Asks, Approved, None), (90, Reply, Good, Some("7"))];
+    let mut lines = first.to_vec();
+    assert_eq!(replies(&lines).iter().filter(|place| **place > 0).count(), 0, "no one can tell");
+    lines.push((120, Reply, Good, Some("6")));
+    assert_eq!(replies(&lines), [3, 2]);
+}
+
+#[test]
+fn a_request_is_given_up_after_the_longest_wait() {
+    let minute = 60_000;
+    for (waited, reply) in [(19 * minute, 1), (21 * minute, 0)] {
+        let given = replies(&[(0, Asks, Approved, None), (waited, Reply, Good, Some("1"))]);
+        assert_eq!(given, [reply], "{waited} ms");
+    }
 }
 
 proptest! {
