@@ -1,6 +1,7 @@
 //! Hand-made rows for tests: a trifecta, its surroundings and its sources.
 
 mod disputed;
+mod sources;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use super::incident::{Incident, group};
 use crate::model::{
     AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CallView, CandidateCall,
     CandidateView, Certainty, ClockView, DecisionView, Dialect, Discrepancy, EvidenceView,
-    IngestCode, IngestEvent, JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId,
-    RecordView, RejectView, SessionId, SessionView, Sighting, SourceView, Step, Text, TimeQuality,
-    Totals, Why, Witness, WitnessLine,
+    JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId, RecordView, RejectView, SessionId,
+    SessionView, Sighting, SourceView, Step, Text, TimeQuality, Totals, Why, Witness, WitnessLine,
 };
 use crate::store::{AlertFilter, CallFilter, CallQuery};
+use sources::{clocks, ingest_event, reject, source, totals};
 
 /// 2026-11-29T10:00:00Z
 pub(crate) const START: Micros = Micros(1_795_946_400_000_000);
@@ -470,74 +471,6 @@ pub(crate) fn world() -> Fixture {
         rejects: vec![reject()],
         totals: totals(alerts.len() as u64),
         alerts,
-    }
-}
-
-fn reject() -> RejectView {
-    RejectView {
-        generation: 2,
-        stream: "server.jsonl".to_owned(),
-        path: "/var/log/mcp/server.jsonl".to_owned(),
-        offset: 41_377,
-        length: 212,
-        reason: "The line is not JSON: it ends inside a string. Was the writer killed?".to_owned(),
-        head: "{\"ts\":\"2026-11-29T09:58:01Z\",\"event\":\"tool_ca".to_owned(),
-    }
-}
-
-fn ingest_event() -> Call {
-    let event = IngestEvent {
-        code: IngestCode::Truncated,
-        at: START,
-        stream: "server.jsonl".into(),
-        position: RecordId { generation: 2, offset: 41_377, index: 0 },
-        bytes: 312,
-        seconds: 0,
-        more: 0,
-        line: None,
-    };
-    event.to_call()
-}
-
-fn clocks(days_ago: i64, upper: &str, lower: &str, offset_ms: i64, spread_ms: u64) -> ClockView {
-    ClockView {
-        day: START.minus(10 * Micros::HOUR + days_ago * Micros::DAY),
-        upper_stream: upper.to_owned(),
-        lower_stream: lower.to_owned(),
-        samples: 14_202,
-        offset_ms,
-        spread_ms,
-    }
-}
-
-fn source(name: &str, state: &str, generation: u64) -> SourceView {
-    SourceView {
-        generation,
-        stream: format!("{name}.jsonl"),
-        path: format!("/var/log/mcp/{name}.jsonl"),
-        state: state.to_owned(),
-        size: 52_428_800,
-        offset: if state == "live" { 52_420_000 } else { 52_428_800 },
-        records: 241_902,
-        rejects: generation % 3,
-        last_at: Some(START),
-    }
-}
-
-fn totals(alerts: u64) -> Totals {
-    Totals {
-        records: 1_204_331,
-        calls: 601_220,
-        rejects: 3,
-        alerts,
-        open_alerts: 4,
-        first_at: Some(START.minus(30 * Micros::DAY)),
-        last_at: Some(START),
-        alert_seq: 6,
-        outbox_pending: 1,
-        outbox_dead: 0,
-        last_mail_error: Some("connection refused by mail.example:587".to_owned()),
-        database_bytes: 734_003_200,
     }
 }
 

@@ -21,22 +21,22 @@ fn link(page: &str, rel: &str) -> Option<String> {
 async fn calls_are_listed_newest_first_and_filtered() {
     let site = Site::new(world());
     let list = site.get("/calls").await;
-    assert_eq!((list.status, calls(&list.body).len()), (StatusCode::OK, 8));
+    assert_eq!((list.status, calls(&list.body).len()), (StatusCode::OK, 9));
     for text in
-        ["8 calls, the newest first", "post_comment", "on</span> <bdi>tickets", "acme", "u-eng"]
+        ["9 calls, the newest first", "post_comment", "on</span> <bdi>tickets", "acme", "u-eng"]
     {
         assert!(list.body.contains(text), "{text}");
     }
     assert!(list.body.contains("2026-11-29 10:00:12.050 UTC"));
-    assert_eq!(calls(&list.body).first().unwrap(), &"17".repeat(16));
+    assert_eq!(calls(&list.body).first().unwrap(), &"28".repeat(16));
     for (query, rows) in [
-        ("actor=u-eng", 8),
+        ("actor=u-eng", 9),
         ("actor=nobody", 0),
         ("tool=search_tickets", 2),
-        ("outcome=ok", 8),
+        ("outcome=ok", 9),
         ("outcome=denied", 0),
         ("from=2026-11-29T10:00:05&to=2026-11-29T10:00:20", 2),
-        ("range=15m", 8),
+        ("range=15m", 9),
         ("tool=list_dir&actor=u-eng", 2),
     ] {
         let list = site.get(&format!("/calls?{query}")).await;
