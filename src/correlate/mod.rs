@@ -11,6 +11,7 @@ mod build;
 mod clock;
 mod matching;
 mod memory;
+mod numbering;
 mod pair;
 mod pass;
 mod proxy;
@@ -390,6 +391,8 @@ fn records_of(call: &Call) -> impl Iterator<Item = RecordId> {
     call.sightings.iter().flat_map(|sighting| sighting.steps.iter().map(|step| step.record))
 }
 
+#[cfg(test)]
+mod proxied;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::model::{ArgValue, ArgView, Args, Discrepancy, OutcomeClass, Ran, Reco
 /// A store that answers needs from everything it was given, as the real one does.
 #[derive(Default)]
 pub(super) struct Model {
-    records: Vec<Arc<Record>>,
+    pub(super) records: Vec<Arc<Record>>,
     calls: BTreeMap<CallId, Arc<Call>>,
     clock_samples: Vec<ClockSample>,
     clock_uses: Vec<ClockUse>,
