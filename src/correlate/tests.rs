@@ -424,7 +424,7 @@ fn desks(raw: &[(usize, i64, i64, u64, u8)], days: i64) -> Vec<Arc<Record>> {
         if lost & 2 == 0 {
             records.push(of_client(2 * number + 1, end, Ok));
         }
-        if lost & 12 != 12 {
+        if lost & 0b1100 != 0b1100 {
             records.push(with_path(record(server, number, end - 5 + off, "read", Ok), *path));
         }
     }

@@ -113,7 +113,8 @@ pub(crate) struct Pipeline {
     empty_rounds: usize,
     /// Days to be joined anew, by clocks that are better known now.
     stale_clocks: Vec<StaleDay>,
-    is_single_pass: bool,
+    /// How often the newest day may be joined anew, while its measure still moves.
+    rejoin_every_micros: i64,
     /// When the newest day was last joined anew.
     rejoined_at: Option<Micros>,
 }
@@ -216,7 +217,7 @@ impl Pipeline {
             empty_rounds: 0,
             stale_clocks: clocks::stale_in(&store)?,
             rejoined_at: None,
-            is_single_pass: setup.is_single_pass,
+            rejoin_every_micros: clocks::newest_every_micros(setup.is_single_pass),
             store,
             set_aside: None,
             tried: None,

@@ -8,8 +8,10 @@ use crate::fault::{self, Point};
 use crate::model::{Micros, Record};
 use crate::store::{Batch, Store, StoreError};
 
-/// How often the newest day may be joined anew, while its measure still moves.
-const NEWEST_EVERY_MICROS: i64 = Micros::MINUTE;
+/// How often the newest day may be joined anew, while its measures still move; a single pass ends with it.
+pub(super) const fn newest_every_micros(is_single_pass: bool) -> i64 {
+    if is_single_pass { 0 } else { Micros::MINUTE }
+}
 
 /// What an earlier run left to be joined anew.
 pub(super) fn stale_in(store: &Store) -> Result<Vec<StaleDay>, StoreError> {
@@ -38,8 +40,8 @@ impl Pipeline {
 
     /// Joins one day of two streams anew, if there is one to be. With `all`, the newest day as well.
     pub(super) fn rejoin(&mut self, all: bool, now: Micros) -> Result<Option<Step>, StoreError> {
-        let is_due = |at: Micros| now.since(at).abs() >= NEWEST_EVERY_MICROS;
-        let all = all && (self.is_single_pass || self.rejoined_at.is_none_or(is_due));
+        let is_due = |at: Micros| now.since(at).abs() >= self.rejoin_every_micros;
+        let all = all && self.rejoined_at.is_none_or(is_due);
         if self.stale_clocks.is_empty() {
             self.stale_clocks = self.correlator.stale_clocks(all);
         }
