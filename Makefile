@@ -41,5 +41,6 @@ deny: ## Check the dependencies' licences, sources and duplicates
 advisories: ## Check the dependencies against the RustSec advisory database
 	@.ci/deny advisories
 
-bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load
+bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load, then joining alone
 	cargo bench --locked --bench scan
+	cargo bench --locked --bench correlate

@@ -15,6 +15,8 @@ const WAIT_MICROS_MAX: i64 = Micros::HOUR;
 pub(super) struct ProxyState {
     /// In order.
     records: Vec<Seen>,
+    /// Everything from here on is held; none: everything.
+    floor: Option<Micros>,
 }
 
 struct Seen {
@@ -66,8 +68,19 @@ impl ProxyState {
         self.records.first().map(|seen| record_order(&seen.record).0)
     }
 
+    pub(super) const fn floor(&self) -> Option<Micros> {
+        self.floor
+    }
+
+    /// What was put in is whole from here on.
+    pub(super) fn hold_from(&mut self, floor: Micros) {
+        self.floor = Some(floor);
+    }
+
     /// Forgets runs that ended before `floor`.
     pub(super) fn forget(&mut self, floor: Micros) {
+        let floor = self.floor.map_or(floor, |known| known.max(floor));
+        self.floor = Some(floor);
         let old = self.records.partition_point(|seen| record_order(&seen.record).0 < floor);
         let given_up = self
             .records

@@ -1,13 +1,16 @@
 //! All recent units of one tool (bare name), and the calls they make.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::cuts::Cuts;
+use super::lost::Lost;
 use super::unit::{Unit, groups_by_id, record_order, split};
-use super::{Clocks, Diff, JOIN_SLACK_MICROS, build, pair};
-use crate::model::{Call, Certainty, JoinedBy, Micros, Record, RecordId, Text, Witness};
+use super::{Clocks, Diff, JOIN_SLACK_MICROS, Limits, build, pair};
+use crate::model::{Call, Certainty, Dialect, JoinedBy, Micros, Record, RecordId, Text, Witness};
 
 /// Where a unit stands: by its first record's time on the common clock, then by the record's id. The number of a
 /// generation is no order that joining may rest on: files are found in another order in a scan than in a watch.
@@ -15,14 +18,18 @@ type UnitKey = (Micros, RecordId);
 /// Records that share a request id: (stream, tool as logged, request id).
 type GroupKey = (Text, Text, Text);
 
-/// A component of overlapping units larger than this is cut at fixed marks.
-const COMPONENT_UNITS_MAX: usize = 4096;
-/// The marks, from coarse to fine: a piece still too large is cut at the next finer ones.
-const MARKS_MICROS: [i64; 4] =
-    [10 * Micros::MINUTE, Micros::MINUTE, 10 * Micros::SECOND, Micros::SECOND];
+/// Intervals that lie this far apart can meet when each is widened by the slack.
+const MEETS_MICROS: i64 = 2 * JOIN_SLACK_MICROS;
+/// What is held whatever the number: the two sides of a call that come in order are joined without a look into the
+/// store.
+const HELD_MICROS_MIN: i64 = 2 * JOIN_SLACK_MICROS;
 
 /// Where units without a time stand.
 const TIMELESS: Micros = Micros(i64::MAX);
+
+/// Of all places in time the first and the last, of records that begin at it.
+const FIRST: RecordId = RecordId { generation: 0, offset: 0, index: 0 };
+const LAST: RecordId = RecordId { generation: u64::MAX, offset: u64::MAX, index: u32::MAX };
 
 #[derive(Default)]
 pub(super) struct ToolState {
@@ -32,19 +39,32 @@ pub(super) struct ToolState {
     equals: BTreeMap<(Micros, u64), Vec<RecordId>>,
     /// Witnesses seen so far, as bits: with one alone there is nothing to join.
     witnesses: u8,
-    dirty: FxHashSet<UnitKey>,
+    /// True once there were two witnesses, and every unit knows its piece.
+    is_joined: bool,
+    /// Units that have to be joined anew: those from one key to another.
+    dirty: Vec<(UnitKey, UnitKey)>,
     /// Calls of units that were taken out in this batch.
     orphans: Vec<Arc<Call>>,
-    /// Spans of components that are known to be too large, though parts of them may be forgotten.
-    large: Vec<(Micros, Micros)>,
-    /// Pieces that are known to be too large: (level of the mark, number of the piece).
-    large_slots: FxHashSet<(usize, i64)>,
+    cuts: Cuts,
+    /// Everything from here on is held, but for what is lost.
+    floor: Option<Micros>,
+    /// Calls that are still open, but not held.
+    lost: Lost,
+    /// True once a proxy told of this tool.
+    is_proxied: bool,
+    /// The batch that last touched it.
+    touched: u64,
+    /// Units when they were last counted for all tools together.
+    counted: usize,
 }
 
 struct Entry {
     unit: Unit,
     /// The end of its interval on the common clock.
     to: Micros,
+    /// Where the piece begins that it was joined in, and how far the units of that piece up to here reach.
+    piece: UnitKey,
+    reach: Micros,
     call: Option<Arc<Call>>,
 }
 
@@ -60,12 +80,9 @@ impl ToolState {
     pub(super) fn add(&mut self, records: &[Arc<Record>], clocks: &Clocks) {
         let mut touched: FxHashMap<GroupKey, Vec<Arc<Record>>> = FxHashMap::default();
         for record in records {
-            match (&record.tool, &record.request_id) {
-                (Some(tool), Some(id)) if groups_by_id(record) => {
-                    let key = (Text::clone(&record.stream), Text::clone(tool), Text::clone(id));
-                    touched.entry(key).or_default().push(Arc::clone(record));
-                }
-                _ => {
+            match group_key(record) {
+                Some(key) => touched.entry(key).or_default().push(Arc::clone(record)),
+                None => {
                     self.insert(Unit::single(Arc::clone(record)), clocks);
                 }
             }
@@ -77,6 +94,7 @@ impl ToolState {
 
     /// Takes in a unit that another stage put together.
     pub(super) fn add_unit(&mut self, unit: Unit, clocks: &Clocks) {
+        self.is_proxied = true;
         self.insert(unit, clocks);
     }
 
@@ -100,12 +118,15 @@ impl ToolState {
         for unit in group.units.split_off(kept) {
             self.remove(unit, clocks);
         }
-        group.records.extend(added);
-        group.records.sort_by_key(|record| record_order(record));
-        group.records.dedup_by_key(|record| record.id);
-        for unit in split(group.records.get(start.unwrap_or(0)..).unwrap_or_default()) {
+        // What lies before is as it was, and may be long.
+        let mut tail = group.records.split_off(start.unwrap_or(0).min(group.records.len()));
+        tail.extend(added);
+        tail.sort_by_key(|record| record_order(record));
+        tail.dedup_by_key(|record| record.id);
+        for unit in split(&tail) {
             group.units.push(self.insert(unit, clocks));
         }
+        group.records.append(&mut tail);
         self.groups.insert(key, group);
     }
 
@@ -123,9 +144,12 @@ impl ToolState {
         // Those behind it among their equals count one more now.
         let moved: Vec<RecordId> =
             if new { equals.iter().skip(place + 1).copied().collect() } else { Vec::new() };
-        self.dirty.insert(key);
-        self.dirty.extend(moved.into_iter().map(|id| (key.0, id)));
-        if let Some(old) = self.units.insert(key, Entry { unit, to, call: None }) {
+        self.dirty.push((key, key));
+        self.dirty.extend(moved.into_iter().map(|id| ((key.0, id), (key.0, id))));
+        self.cuts.count(key.0, 1);
+        let entry = Entry { unit, to, piece: key, reach: to, call: None };
+        if let Some(old) = self.units.insert(key, entry) {
+            self.cuts.count(key.0, -1);
             self.orphans.extend(old.call);
         }
         key
@@ -133,26 +157,26 @@ impl ToolState {
 
     fn remove(&mut self, key: UnitKey, clocks: &Clocks) {
         let Some(entry) = self.units.remove(&key) else { return };
-        self.dirty.remove(&key);
+        self.cuts.count(key.0, -1);
         let equal = equal_key(&entry.unit, key);
         if let Some(equals) = self.equals.get_mut(&equal) {
             equals.retain(|id| *id != entry.unit.base.id);
-            self.dirty.extend(equals.iter().map(|id| (key.0, *id)));
+            self.dirty.extend(equals.iter().map(|id| ((key.0, *id), (key.0, *id))));
             if equals.is_empty() {
                 self.equals.remove(&equal);
             }
         }
         // What it was joined with, or could have been, stands alone or joins another now: those on its right up to the
         // end of its interval, and the run on its left.
-        let end = entry.to.plus(2 * JOIN_SLACK_MICROS);
-        let left = self.units.range(..key).next_back().map(|(key, _)| *key);
-        let right = self.units.range(key..).map(|(key, _)| *key).take_while(|key| key.0 <= end);
-        self.dirty.extend(left.into_iter().chain(right));
+        let end = entry.to.plus(MEETS_MICROS);
+        let left = self.units.range(..key).next_back();
+        let left = left.filter(|(_, entry)| entry.reach >= key.0.minus(MEETS_MICROS));
+        self.dirty.push((left.map_or(key, |(left, _)| *left), (end, LAST)));
         if let Some(call) = entry.call {
             for sighting in &call.sightings {
                 if let Some(first) = sighting.steps.first() {
-                    let at = common_time(first.at, &sighting.stream, clocks);
-                    self.dirty.insert((at, first.record));
+                    let key = (common_time(first.at, &sighting.stream, clocks), first.record);
+                    self.dirty.push((key, key));
                 }
             }
             self.orphans.push(call);
@@ -160,23 +184,86 @@ impl ToolState {
     }
 
     /// Joins what the added records touch and says which calls are new, changed or gone.
-    pub(super) fn settle(&mut self, clocks: &Clocks, diff: &mut Diff) {
+    pub(super) fn settle(&mut self, limits: &Limits, clocks: &Clocks, diff: &mut Diff) {
         diff.old.append(&mut self.orphans);
-        if self.dirty.is_empty() {
+        let turned = self.cuts.settle(limits.piece_units);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        if dirty.is_empty() {
             return;
         }
-        let dirty = std::mem::take(&mut self.dirty);
         if self.witnesses.is_power_of_two() {
-            let mut keys: Vec<UnitKey> = dirty.into_iter().collect();
+            // With one witness alone there is nothing to join.
+            let mut keys: Vec<UnitKey> =
+                dirty.into_iter().filter(|(from, to)| from == to).map(|(key, _)| key).collect();
             keys.sort_unstable();
+            keys.dedup();
             for key in keys {
                 self.settle_alone(key, diff);
             }
             return;
         }
-        for piece in self.pieces(&dirty) {
-            self.settle_piece(&piece, clocks, diff);
+        if !std::mem::replace(&mut self.is_joined, true) {
+            dirty = vec![((Micros(i64::MIN), FIRST), (TIMELESS, LAST))];
         }
+        for mark in turned.marks {
+            let around = (mark, FIRST);
+            let sides = [self.units.range(..around).next_back(), self.units.range(around..).next()];
+            dirty.extend(sides.into_iter().flatten().map(|(key, _)| (*key, *key)));
+        }
+        let packed = turned.packed.into_iter().map(|(from, to)| ((from, FIRST), (to, FIRST)));
+        dirty.extend(packed);
+        dirty.sort_unstable();
+        let mut done: Option<UnitKey> = None;
+        for (from, to) in dirty {
+            loop {
+                let from = match done {
+                    Some(done) if done >= from => Excluded(done),
+                    _ => Included(from),
+                };
+                let next = self.units.range((from, Unbounded)).next().map(|(key, _)| *key);
+                let Some(next) = next.filter(|next| *next <= to) else { break };
+                if self.stands_alone(next, limits) {
+                    self.settle_alone(next, diff);
+                    done = Some(next);
+                } else {
+                    let piece = self.piece(next, limits);
+                    self.settle_piece(&piece, clocks, diff);
+                    done = piece.last().copied().max(Some(next));
+                }
+            }
+        }
+    }
+
+    /// A unit without a time, or among so many that nobody can tell them apart.
+    fn stands_alone(&self, key: UnitKey, limits: &Limits) -> bool {
+        key.0 == TIMELESS || self.cuts.is_packed(key.0, limits.piece_units)
+    }
+
+    /// The piece of this unit: those on both sides whose intervals can meet, as far as no mark cuts. All before it
+    /// know their piece.
+    fn piece(&mut self, key: UnitKey, limits: &Limits) -> Vec<UnitKey> {
+        let start = match self.units.range(..key).next_back() {
+            Some((left, entry)) if self.is_one_piece(*left, entry, key, limits) => entry.piece,
+            _ => key,
+        };
+        let end = self.cuts.next_after(start.0).unwrap_or(TIMELESS);
+        let mut reach = start.0;
+        let mut keys = Vec::new();
+        for (key, entry) in self.units.range_mut(start..(end, FIRST)) {
+            if key.0.minus(MEETS_MICROS) > reach {
+                break;
+            }
+            reach = reach.max(entry.to);
+            (entry.piece, entry.reach) = (start, reach);
+            keys.push(*key);
+        }
+        keys
+    }
+
+    fn is_one_piece(&self, left: UnitKey, entry: &Entry, key: UnitKey, limits: &Limits) -> bool {
+        key.0.minus(MEETS_MICROS) <= entry.reach
+            && self.cuts.next_after(left.0).is_none_or(|mark| mark > key.0)
+            && !self.stands_alone(left, limits)
     }
 
     fn settle_alone(&mut self, key: UnitKey, diff: &mut Diff) {
@@ -214,39 +301,6 @@ impl ToolState {
         }
     }
 
-    /// The maximal runs of overlapping units that hold a dirty one, cut where they are too large.
-    fn pieces(&mut self, dirty: &FxHashSet<UnitKey>) -> Vec<Vec<UnitKey>> {
-        let mut runs: Vec<Vec<UnitKey>> = Vec::new();
-        let mut run: Vec<UnitKey> = Vec::new();
-        let mut reach = Micros(i64::MIN);
-        for (key, entry) in &self.units {
-            // Two intervals can meet when each is widened by the slack.
-            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                runs.push(std::mem::take(&mut run));
-            }
-            run.push(*key);
-            reach = reach.max(entry.to);
-        }
-        runs.push(run);
-        let mut cutter = Cutter { dirty, large_slots: &mut self.large_slots, pieces: Vec::new() };
-        for run in runs {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            if !run.iter().any(|key| dirty.contains(key)) {
-                continue;
-            }
-            let (from, to) = (first.0, last.0);
-            let known = self.large.iter().position(|span| from <= span.1 && to >= span.0);
-            let large = known.is_some() || run.len() > COMPONENT_UNITS_MAX;
-            if large {
-                let span = known.map_or((to, from), |known| self.large.swap_remove(known));
-                self.large.push((from.min(span.0), to.max(span.1)));
-            }
-            let all = large && known.is_none();
-            cutter.cut(&run, large, all, 0);
-        }
-        cutter.pieces
-    }
-
     fn occurrence(&self, key: UnitKey, entry: &Entry) -> usize {
         self.equals
             .get(&equal_key(&entry.unit, key))
@@ -254,86 +308,182 @@ impl ToolState {
             .unwrap_or(0)
     }
 
-    /// Forgets what ended before `floor`; what an open unit belongs to stays for an hour longer.
+    /// Everything from here on is held; none: everything.
+    pub(super) const fn floor(&self) -> Option<Micros> {
+        self.floor
+    }
+
+    /// What was put in is whole from here on.
+    pub(super) fn hold_from(&mut self, floor: Micros) {
+        self.floor = Some(floor);
+    }
+
+    pub(super) const fn is_proxied(&self) -> bool {
+        self.is_proxied
+    }
+
+    /// Notes the number of the batch that touches it.
+    pub(super) const fn touch(&mut self, batch: u64) {
+        self.touched = batch;
+    }
+
+    pub(super) const fn touched(&self) -> u64 {
+        self.touched
+    }
+
+    /// Units more than when this was last asked.
+    pub(super) fn grown(&mut self) -> isize {
+        let before = std::mem::replace(&mut self.counted, self.units.len());
+        self.units.len().cast_signed() - before.cast_signed()
+    }
+
+    /// True where the record may go on with a call that is open, but not held.
+    pub(super) fn continues_lost(&self, record: &Record) -> bool {
+        !self.lost.is_empty()
+            && group_key(record)
+                .is_some_and(|key| !self.groups.contains_key(&key) && self.lost.holds(&key))
+    }
+
+    /// Forgets what ended before `floor`; what an open call belongs to stays for an hour longer.
     pub(super) fn forget(&mut self, floor: Micros) {
-        let open_floor = floor.minus(Micros::HOUR);
-        for run in self.ended_runs(floor) {
-            let awaited = run.iter().filter_map(|key| self.units.get_key_value(key));
-            let mut awaited =
-                awaited.filter(|(key, entry)| entry.unit.is_open() && key.0 >= open_floor);
-            if awaited.next().is_none() {
-                for key in run {
-                    self.units.remove(&key);
-                }
-            }
+        self.forget_before(floor, true);
+    }
+
+    /// Forgets the older part, and of open calls all but that they are open, until half as many units are left. What
+    /// is so dense that nothing of it has ended stays.
+    pub(super) fn shrink(&mut self, units_max: usize, limits: &Limits) {
+        let skipped = self.units.len().saturating_sub(units_max / 2);
+        let timed = || self.units.keys().take_while(|key| key.0 != TIMELESS);
+        let newest = self.units.range(..(TIMELESS, FIRST)).next_back().map(|(key, _)| key.0);
+        let floor = timed().nth(skipped).map(|key| key.0).or(newest);
+        if let (Some(floor), Some(newest)) = (floor, newest) {
+            self.forget_before(floor.min(newest.minus(HELD_MICROS_MIN)), false);
         }
-        self.forget_timeless();
+        if self.units.len() > 2 * units_max {
+            // Those that stand alone among too many need nobody, and their list of equals still numbers them.
+            let alone = self.units.iter().filter(|(key, entry)| {
+                self.stands_alone(**key, limits) && !is_kept(&entry.unit, true)
+            });
+            let alone: Vec<UnitKey> = alone.map(|(key, _)| *key).collect();
+            self.drop_units(&alone, TIMELESS);
+        }
+    }
+
+    fn forget_before(&mut self, floor: Micros, keeps_open: bool) {
+        let floor = self.floor.map_or(floor, |known| known.max(floor));
+        self.floor = Some(floor);
+        self.lost.forget(floor.minus(Micros::HOUR));
+        let timeless = self.units.range((TIMELESS, FIRST)..);
+        // Those without a time are beyond every floor. Where they ended, what comes with their id is another call.
+        let timeless = timeless.filter(|(_, entry)| !is_kept(&entry.unit, keeps_open));
+        let ended: Vec<UnitKey> = self
+            .ended(floor, keeps_open)
+            .into_iter()
+            .chain(timeless.map(|(key, _)| *key))
+            .collect();
+        self.drop_units(&ended, floor);
+        // A list of equals stays while one of its units does: its number counts those before it.
         let units = &self.units;
-        self.groups.retain(|_, group| {
-            let before = group.units.len();
-            group.units.retain(|key| units.contains_key(key));
-            if group.units.len() < before {
-                let kept: FxHashSet<RecordId> = group
-                    .units
-                    .iter()
-                    .filter_map(|key| units.get(key))
-                    .flat_map(|entry| entry.unit.steps.iter().map(|step| step.record))
-                    .collect();
-                group.records.retain(|record| kept.contains(&record.id));
-            }
-            !group.units.is_empty()
-        });
-        // The whole list stays while one of its units does: its number counts those before it.
-        self.equals.retain(|(at, _), ids| {
-            *at >= floor || ids.iter().any(|id| units.contains_key(&(*at, *id)))
-        });
-        self.large.retain(|(_, to)| *to >= open_floor);
-        self.large_slots.retain(|(level, slot)| {
-            MARKS_MICROS.get(*level).is_some_and(|mark| (slot + 1) * mark >= open_floor.0)
-        });
+        let gone: Vec<(Micros, u64)> = self
+            .equals
+            .range(..(floor, 0))
+            .filter(|((at, _), ids)| !ids.iter().any(|id| units.contains_key(&(*at, *id))))
+            .map(|(equal, _)| *equal)
+            .collect();
+        for equal in gone {
+            self.equals.remove(&equal);
+        }
+        self.cuts.forget(self.oldest().map_or(floor, |oldest| oldest.min(floor)));
     }
 
-    /// Units without a time are beyond every floor. Those that ended can go: what comes with their id is another call.
-    fn forget_timeless(&mut self) {
-        let timeless =
-            self.units.range((TIMELESS, RecordId { generation: 0, offset: 0, index: 0 })..);
-        let ended: Vec<UnitKey> =
-            timeless.filter(|(_, entry)| !entry.unit.is_open()).map(|(key, _)| *key).collect();
-        for key in ended {
-            self.units.remove(&key);
+    /// Takes units out that are forgotten, and notes those whose calls are still open.
+    fn drop_units(&mut self, keys: &[UnitKey], floor: Micros) {
+        let mut left: FxHashMap<GroupKey, FxHashSet<RecordId>> = FxHashMap::default();
+        for key in keys {
+            let Some(entry) = self.units.remove(key) else { continue };
+            let Some(name) = group_key(&entry.unit.base) else { continue };
+            if entry.unit.is_open() && entry.to >= floor.minus(Micros::HOUR) {
+                self.lost.add(&name, entry.to);
+            }
+            left.entry(name).or_default().extend(entry.unit.steps.iter().map(|step| step.record));
+        }
+        for (name, records) in left {
+            let Some(group) = self.groups.get_mut(&name) else { continue };
+            let units = &self.units;
+            group.units.retain(|unit| units.contains_key(unit));
+            group.records.retain(|record| !records.contains(&record.id));
+            if group.units.is_empty() {
+                self.groups.remove(&name);
+            }
         }
     }
 
-    /// The components, or pieces of those too large, that nothing from `floor` on can join.
-    fn ended_runs(&self, floor: Micros) -> Vec<Vec<UnitKey>> {
-        let is_past = |reach: Micros| reach.plus(2 * JOIN_SLACK_MICROS) < floor;
+    /// The units of pieces that nothing from `floor` on can join.
+    fn ended(&self, floor: Micros, keeps_open: bool) -> Vec<UnitKey> {
         let mut ended = Vec::new();
-        let mut run: Vec<UnitKey> = Vec::new();
-        let mut reach = Micros(i64::MIN);
-        for (key, entry) in &self.units {
-            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                let before = std::mem::take(&mut run);
-                // What comes next may be far off, or have no time: the run itself may still reach beyond the floor.
-                if is_past(reach) {
-                    ended.push(before);
+        let mut piece: Vec<UnitKey> = Vec::new();
+        let mut last: Option<&Entry> = None;
+        let mut holds_open = false;
+        let units = self.units.range(..(TIMELESS, FIRST)).map(Some);
+        for next in units.chain([None]) {
+            let begins = last
+                .zip(next)
+                .is_none_or(|(last, (_, entry))| !self.is_joined || last.piece != entry.piece);
+            if begins {
+                let next = next.map(|(key, _)| *key);
+                let has_ended = last.is_some_and(|last| self.has_ended(last, next, &piece, floor));
+                if has_ended && !holds_open {
+                    ended.append(&mut piece);
                 }
+                piece.clear();
+                holds_open = false;
             }
-            if key.0 >= floor {
+            let Some((key, entry)) = next.filter(|(key, _)| !begins || key.0 < floor) else {
                 break;
-            }
-            reach = reach.max(entry.to);
-            run.push(*key);
-        }
-        if run.len() > COMPONENT_UNITS_MAX {
-            let slot = |at: Micros| at.0.div_euclid(MARKS_MICROS[0]);
-            run.retain(|key| slot(key.0) < slot(floor));
-            ended.extend(
-                run.chunk_by(|left, right| slot(left.0) == slot(right.0)).map(<[_]>::to_vec),
-            );
-        } else if is_past(reach) {
-            ended.push(run);
+            };
+            holds_open |= entry.to >= floor.minus(Micros::HOUR) && is_kept(&entry.unit, keeps_open);
+            piece.push(*key);
+            last = Some(entry);
         }
         ended
+    }
+
+    /// `last` is the last unit of the piece, `next` the one that follows.
+    fn has_ended(
+        &self,
+        last: &Entry,
+        next: Option<UnitKey>,
+        piece: &[UnitKey],
+        floor: Micros,
+    ) -> bool {
+        let reach = if self.is_joined { last.reach } else { last.to };
+        let is_cut = next.is_some_and(|next| next.0.minus(MEETS_MICROS) <= reach);
+        if is_cut && self.is_joined {
+            let at = piece.last().map_or(reach, |key| key.0);
+            return reach < floor && self.cuts.is_cut_for_good(at, floor);
+        }
+        reach.plus(MEETS_MICROS) < floor
+    }
+
+    /// From where to where units have to be known, so that those between the two times are joined as they should be.
+    pub(super) fn span(&mut self, from: Micros, to: Micros, limits: &Limits) -> (Micros, Micros) {
+        self.cuts.settle(limits.piece_units);
+        let (mut first, mut last) = (from, to);
+        let mut next = self.units.keys().next().copied();
+        while let Some(key) = next.filter(|key| key.0 <= to.plus(MEETS_MICROS)) {
+            let piece =
+                if self.stands_alone(key, limits) { vec![] } else { self.piece(key, limits) };
+            let end = piece.last().copied().unwrap_or(key);
+            let reach = self.units.get(&end).map_or(end.0, |entry| entry.reach);
+            if key.0 != TIMELESS && reach >= from.minus(MEETS_MICROS) {
+                let around = Cuts::depends_on(key.0, reach.plus(MEETS_MICROS));
+                first = first.min(around.0);
+                last = last.max(around.1);
+            }
+            let after = self.units.range((Excluded(end), Unbounded)).next();
+            next = after.map(|(key, _)| *key);
+        }
+        (first, last)
     }
 
     pub(super) fn oldest(&self) -> Option<Micros> {
@@ -343,6 +493,19 @@ impl ToolState {
     pub(super) fn len(&self) -> usize {
         self.units.len()
     }
+}
+
+/// True where more records may come for the unit: its call is open, and they would say so. A proxy's replies do not
+/// say whose they are, so what they are for is always held.
+fn is_kept(unit: &Unit, keeps_open: bool) -> bool {
+    let is_proxied = unit.base.dialect == Dialect::StdioProxy;
+    unit.is_open() && (is_proxied || (keeps_open && groups_by_id(&unit.base)))
+}
+
+fn group_key(record: &Record) -> Option<GroupKey> {
+    let (tool, id) = (record.tool.as_ref()?, record.request_id.as_ref()?);
+    let is_grouped = record.dialect != Dialect::StdioProxy;
+    is_grouped.then(|| (Text::clone(&record.stream), Text::clone(tool), Text::clone(id)))
 }
 
 fn key_of(unit: &Unit, clocks: &Clocks) -> UnitKey {
@@ -356,31 +519,6 @@ fn common_time(at: Option<Micros>, stream: &str, clocks: &Clocks) -> Micros {
 
 fn equal_key(unit: &Unit, key: UnitKey) -> (Micros, u64) {
     (key.0, unit.equal_key())
-}
-
-/// Cuts runs that are too large at fixed marks, and pieces still too large at finer ones.
-struct Cutter<'a> {
-    dirty: &'a FxHashSet<UnitKey>,
-    large_slots: &'a mut FxHashSet<(usize, i64)>,
-    pieces: Vec<Vec<UnitKey>>,
-}
-
-impl Cutter<'_> {
-    /// `all`: every piece has to be joined anew, because it was not cut like this before; else the dirty ones.
-    fn cut(&mut self, run: &[UnitKey], large: bool, all: bool, level: usize) {
-        let Some(mark) = MARKS_MICROS.get(level).filter(|_| large) else {
-            if all || run.iter().any(|key| self.dirty.contains(key)) {
-                self.pieces.push(run.to_vec());
-            }
-            return;
-        };
-        let slot = |key: &UnitKey| key.0.0.div_euclid(*mark);
-        for piece in run.chunk_by(|left, right| slot(left) == slot(right)) {
-            let large = piece.len() > COMPONENT_UNITS_MAX;
-            let newly = large && self.large_slots.insert((level, piece.first().map_or(0, slot)));
-            self.cut(piece, large, all || newly, level + 1);
-        }
-    }
 }
 
 /// Tells the witness bits apart in one place.
