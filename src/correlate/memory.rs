@@ -266,9 +266,9 @@ impl Memory {
     }
 
     /// True where the record may go on with a call that is open, but not held.
-    pub(super) fn continues_lost(&self, record: &Record) -> bool {
+    pub(super) fn continues_lost(&self, record: &Arc<Record>, clocks: &Clocks) -> bool {
         let state = record.bare_tool().and_then(|tool| self.tools.get(tool));
-        state.is_some_and(|state| state.continues_lost(record))
+        state.is_some_and(|state| state.continues_lost(record, clocks))
     }
 
     /// The oldest time that anything of the tool has.

@@ -35,7 +35,7 @@ const BEFORE_MICROS: i64 = REACH_MICROS + Micros::HOUR;
 const AROUND_MICROS: i64 = REACH_MICROS + 20 * Micros::MINUTE;
 /// How far apart the past and the present have to be to be joined separately: what is loaded for both, and for the
 /// proxied requests in both, must not meet.
-const APART_MICROS: i64 = 5 * REACH_MICROS;
+const APART_MICROS: i64 = 7 * REACH_MICROS;
 
 /// How much is remembered. What is not is loaded again from the store when it matters.
 #[derive(Clone, Debug)]
@@ -168,8 +168,9 @@ impl Correlator {
     /// The tools that have to be loaded before these records can be applied; `proxies` answers
     /// [`Correlator::plan_proxies`].
     pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
-        let missing = self.missing(records, proxies, self.cutoff_of_proxies(records));
-        let cutoffs = self.cutoffs(&missing);
+        let of_proxies = self.cutoff_of_proxies(records);
+        let missing = self.missing(records, proxies, of_proxies);
+        let cutoffs = self.cutoffs(&missing, of_proxies);
         let times = missing.into_iter().map(|missing| {
             let Missing { tool, at, past } = missing;
             let past = past.unwrap_or_else(|| cutoffs.get(tool).is_some_and(|cutoff| at < *cutoff));
@@ -208,7 +209,10 @@ impl Correlator {
             let minute = (tool, record.at.map(|at| at.0.div_euclid(Micros::MINUTE)), past);
             let ends = minutes.entry(minute).or_insert((at, at));
             *ends = (ends.0.min(at), ends.1.max(at));
-            if past.is_none() && self.memory.has_lost() && self.memory.continues_lost(record) {
+            if past.is_none()
+                && self.memory.has_lost()
+                && self.memory.continues_lost(record, &self.clocks)
+            {
                 missing.push(Missing { tool, at: record.at.unwrap_or(self.floor), past });
             }
         }
@@ -237,15 +241,21 @@ impl Correlator {
     }
 
     /// Records of a tool before this time are joined apart from memory, among neighbours that are loaded for them.
-    fn cutoffs(&self, missing: &[Missing<'_>]) -> FxHashMap<Text, Micros> {
-        let mut by_tool: FxHashMap<&str, Vec<Micros>> = FxHashMap::default();
-        for missing in missing.iter().filter(|missing| missing.past != Some(true)) {
-            by_tool.entry(missing.tool).or_default().push(missing.at);
+    fn cutoffs(&self, missing: &[Missing<'_>], of_proxies: Micros) -> FxHashMap<Text, Micros> {
+        let mut by_tool: FxHashMap<&str, (Vec<Micros>, bool)> = FxHashMap::default();
+        for Missing { tool, at, past } in missing.iter().filter(|one| one.past != Some(true)) {
+            let (late, is_proxied) = by_tool.entry(tool).or_default();
+            match past {
+                None => late.push(*at),
+                Some(_) => *is_proxied = true,
+            }
         }
-        let cutoff = |(tool, late): (&str, Vec<Micros>)| {
+        let cutoff = |(tool, (late, is_proxied)): (&str, (Vec<Micros>, bool))| {
             let floor = self.floor_of(self.memory.floor_of_tool(tool));
             let oldest = self.memory.oldest_of(tool);
-            (Text::from(tool), cutoff(late, oldest.map_or(floor, |oldest| oldest.min(floor))))
+            let own = cutoff(late, oldest.map_or(floor, |oldest| oldest.min(floor)));
+            // What a proxy brings into the present is joined there with all that is near it.
+            (Text::from(tool), if is_proxied { own.min(of_proxies) } else { own })
         };
         by_tool.into_iter().map(cutoff).collect()
     }
@@ -260,16 +270,16 @@ impl Correlator {
             self.is_missing(of_proxy, record.at)
                 || of_tool.is_some_and(|held| self.is_missing(held, record.at))
         };
-        let late = proxied(records).filter(is_missing).filter_map(|record| record.at);
-        let mut late: Vec<Micros> = late.collect();
+        let (late, held): (Vec<&Arc<Record>>, Vec<&Arc<Record>>) =
+            proxied(records).filter(|record| record.at.is_some()).partition(is_missing);
+        let mut late: Vec<Micros> = late.into_iter().filter_map(|record| record.at).collect();
         if late.is_empty() {
             return Micros(i64::MIN);
         }
-        late.extend(
-            self.missing(records, &[], Micros(i64::MIN)).into_iter().map(|missing| missing.at),
-        );
-        let oldest = self.memory.oldest();
-        cutoff(late, oldest.map_or(self.floor, |oldest| oldest.min(self.floor)))
+        late.extend(self.missing(records, &[], Micros(i64::MIN)).into_iter().map(|one| one.at));
+        let held = held.into_iter().filter_map(|record| record.at);
+        let oldest = held.chain(self.memory.oldest()).chain([self.floor]).min();
+        cutoff(late, oldest.unwrap_or(self.floor))
     }
 
     /// A wider need, where what was loaded may begin or end inside a call of the batch, or inside what its calls are
@@ -305,7 +315,7 @@ impl Correlator {
     pub fn apply(&mut self, records: &[Arc<Record>], loaded: Vec<Loaded>) -> Outcome {
         let mut diff = Diff::default();
         let of_proxies = self.cutoff_of_proxies(records);
-        let cutoffs = self.cutoffs(&self.missing(records, &loaded, of_proxies));
+        let cutoffs = self.cutoffs(&self.missing(records, &loaded, of_proxies), of_proxies);
         let has_late = !loaded.is_empty();
         let mut past = Memory::default();
         for loaded in loaded {

@@ -50,6 +50,8 @@ pub(super) struct ToolState {
     floor: Option<Micros>,
     /// Calls that are still open, but not held.
     lost: Lost,
+    /// Moments of which not all units are held.
+    thinned: FxHashSet<Micros>,
     /// True once a proxy told of this tool.
     is_proxied: bool,
     /// The batch that last touched it.
@@ -73,6 +75,9 @@ struct Group {
     /// In order.
     records: Vec<Arc<Record>>,
     units: Vec<UnitKey>,
+    /// The last unit that is forgotten, of those with and of those without a time: what comes after it does not go on
+    /// with one before it.
+    forgotten: [Option<UnitKey>; 2],
 }
 
 impl ToolState {
@@ -110,7 +115,10 @@ impl ToolState {
             .iter()
             .map(|record| (common_time(record.at, &record.stream, clocks), record.id))
             .min();
-        let kept = group.units.partition_point(|unit| Some(*unit) <= first).saturating_sub(1);
+        let before = group.units.partition_point(|unit| Some(*unit) <= first);
+        let last = before.checked_sub(1).and_then(|last| group.units.get(last));
+        let forgotten = group.forgotten.into_iter().filter(|gone| *gone < first).max().flatten();
+        let kept = if last.copied() < forgotten { before } else { before.saturating_sub(1) };
         let start = group
             .units
             .get(kept)
@@ -119,7 +127,7 @@ impl ToolState {
             self.remove(unit, clocks);
         }
         // What lies before is as it was, and may be long.
-        let mut tail = group.records.split_off(start.unwrap_or(0).min(group.records.len()));
+        let mut tail = group.records.split_off(start.unwrap_or(group.records.len()));
         tail.extend(added);
         tail.sort_by_key(|record| record_order(record));
         tail.dedup_by_key(|record| record.id);
@@ -206,9 +214,7 @@ impl ToolState {
             dirty = vec![((Micros(i64::MIN), FIRST), (TIMELESS, LAST))];
         }
         for mark in turned.marks {
-            let around = (mark, FIRST);
-            let sides = [self.units.range(..around).next_back(), self.units.range(around..).next()];
-            dirty.extend(sides.into_iter().flatten().map(|(key, _)| (*key, *key)));
+            dirty.extend(self.beside(mark));
         }
         let packed = turned.packed.into_iter().map(|(from, to)| ((from, FIRST), (to, FIRST)));
         dirty.extend(packed);
@@ -232,6 +238,18 @@ impl ToolState {
                 }
             }
         }
+    }
+
+    /// What is joined otherwise once this mark cuts or does no longer: the piece on its left, and on its right all that
+    /// was one piece with it, which may fall apart without it.
+    fn beside(&self, mark: Micros) -> impl Iterator<Item = (UnitKey, UnitKey)> {
+        let around = (mark, FIRST);
+        let left = self.units.range(..around).next_back().map(|(key, _)| (*key, *key));
+        let end = (self.cuts.next_after(mark).unwrap_or(TIMELESS), FIRST);
+        let right = self.units.range(around..end).next().map(|(key, _)| *key);
+        let was_one = self.units.range(around..end).rfind(|(_, entry)| entry.piece < around);
+        let right = right.map(|right| (right, was_one.map_or(right, |(last, _)| *last)));
+        left.into_iter().chain(right)
     }
 
     /// A unit without a time, or among so many that nobody can tell them apart.
@@ -337,11 +355,16 @@ impl ToolState {
         self.units.len().cast_signed() - before.cast_signed()
     }
 
-    /// True where the record may go on with a call that is open, but not held.
-    pub(super) fn continues_lost(&self, record: &Record) -> bool {
-        !self.lost.is_empty()
-            && group_key(record)
-                .is_some_and(|key| !self.groups.contains_key(&key) && self.lost.holds(&key))
+    /// True where the record may go on with a call that is open, but not held, or comes before one that is not held and
+    /// is numbered among its equals.
+    pub(super) fn continues_lost(&self, record: &Arc<Record>, clocks: &Clocks) -> bool {
+        let key = (common_time(record.at, &record.stream, clocks), record.id);
+        let Some(name) = group_key(record) else {
+            let equals = || self.equals.get(&equal_key(&Unit::single(Arc::clone(record)), key));
+            return self.thinned.contains(&key.0)
+                && equals().and_then(|ids| ids.last()).is_some_and(|last| *last > record.id);
+        };
+        !self.lost.is_empty() && self.lost.holds(&name)
     }
 
     /// Forgets what ended before `floor`; what an open call belongs to stays for an hour longer.
@@ -360,12 +383,28 @@ impl ToolState {
             self.forget_before(floor.min(newest.minus(HELD_MICROS_MIN)), false);
         }
         if self.units.len() > 2 * units_max {
-            // Those that stand alone among too many need nobody, and their list of equals still numbers them.
-            let alone = self.units.iter().filter(|(key, entry)| {
-                self.stands_alone(**key, limits) && !is_kept(&entry.unit, true)
-            });
-            let alone: Vec<UnitKey> = alone.map(|(key, _)| *key).collect();
-            self.drop_units(&alone, TIMELESS);
+            self.thin(limits);
+        }
+    }
+
+    /// Drops units that stand alone among too many: they need nobody, and their list of equals still numbers them.
+    fn thin(&mut self, limits: &Limits) {
+        let alone: Vec<UnitKey> = self
+            .units
+            .range(..(TIMELESS, FIRST))
+            .filter(|(key, entry)| {
+                let is_single =
+                    group_key(&entry.unit.base).is_none() && !is_kept(&entry.unit, true);
+                is_single && self.stands_alone(**key, limits)
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for moment in alone.chunk_by(|left, right| left.0 == right.0) {
+            // What stays is counted as before, so that it goes on to stand alone whatever comes.
+            if moment.len() > limits.piece_units as usize {
+                self.thinned.extend(moment.first().map(|key| key.0));
+                self.drop_units(moment, TIMELESS);
+            }
         }
     }
 
@@ -373,6 +412,7 @@ impl ToolState {
         let floor = self.floor.map_or(floor, |known| known.max(floor));
         self.floor = Some(floor);
         self.lost.forget(floor.minus(Micros::HOUR));
+        self.thinned.retain(|at| *at >= floor);
         let timeless = self.units.range((TIMELESS, FIRST)..);
         // Those without a time are beyond every floor. Where they ended, what comes with their id is another call.
         let timeless = timeless.filter(|(_, entry)| !is_kept(&entry.unit, keeps_open));
@@ -398,20 +438,27 @@ impl ToolState {
 
     /// Takes units out that are forgotten, and notes those whose calls are still open.
     fn drop_units(&mut self, keys: &[UnitKey], floor: Micros) {
-        let mut left: FxHashMap<GroupKey, FxHashSet<RecordId>> = FxHashMap::default();
+        let mut left: FxHashMap<GroupKey, ([Option<UnitKey>; 2], FxHashSet<RecordId>)> =
+            FxHashMap::default();
         for key in keys {
             let Some(entry) = self.units.remove(key) else { continue };
             let Some(name) = group_key(&entry.unit.base) else { continue };
             if entry.unit.is_open() && entry.to >= floor.minus(Micros::HOUR) {
                 self.lost.add(&name, entry.to);
             }
-            left.entry(name).or_default().extend(entry.unit.steps.iter().map(|step| step.record));
+            let (last, records) = left.entry(name).or_default();
+            let last = &mut last[usize::from(key.0 == TIMELESS)];
+            *last = (*last).max(Some(*key));
+            records.extend(entry.unit.steps.iter().map(|step| step.record));
         }
-        for (name, records) in left {
+        for (name, (last, records)) in left {
             let Some(group) = self.groups.get_mut(&name) else { continue };
             let units = &self.units;
             group.units.retain(|unit| units.contains_key(unit));
             group.records.retain(|record| !records.contains(&record.id));
+            for (known, last) in group.forgotten.iter_mut().zip(last) {
+                *known = (*known).max(last);
+            }
             if group.units.is_empty() {
                 self.groups.remove(&name);
             }
