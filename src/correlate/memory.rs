@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::proxy::ProxyState;
 use super::tool::ToolState;
 use super::unit::Unit;
-use super::{Clocks, Diff, Limits, Loaded, Scope, ScopeRef, scope_of};
+use super::{Clocks, Diff, Held, Limits, Loaded, Scope, ScopeRef, scope_of};
 use crate::model::{Call, Dialect, Micros, Record, RecordId, RecordKind, Step, Text};
 
 /// How much more of the past is held than has to be.
@@ -149,17 +149,23 @@ impl Memory {
     /// Makes the tools smaller that hold too much, and the largest of all where they do together. False where scopes
     /// had to be dropped.
     pub(super) fn shrink(&mut self, limits: &Limits) -> bool {
+        let mut has_lost = false;
         for name in &self.touched {
             let Some(state) = self.tools.get_mut(name) else { continue };
             if state.len() > limits.scope_units {
                 self.has_lost = true;
                 state.shrink(limits.scope_units, limits);
+                has_lost |= state.take_lost_proxied();
                 self.units = self.units.saturating_add_signed(state.grown());
             }
         }
         let is_above = self.units > limits.units.max(self.units_max);
         if is_above {
-            self.shrink_largest(limits);
+            has_lost |= self.shrink_largest(limits);
+        }
+        if has_lost {
+            // What a proxy says next may be of a call that is not held, so its past is looked up.
+            self.proxies.clear();
         }
         self.raise_proxies(is_above);
         let is_full =
@@ -167,10 +173,10 @@ impl Memory {
         if is_full {
             self.drop_older(limits);
         }
-        !is_full
+        !is_full && !has_lost
     }
 
-    fn shrink_largest(&mut self, limits: &Limits) {
+    fn shrink_largest(&mut self, limits: &Limits) -> bool {
         let mut sizes: Vec<usize> = self.tools.values().map(ToolState::len).collect();
         sizes.sort_unstable();
         // Those that hold less than their share leave the rest of it to the others.
@@ -183,12 +189,15 @@ impl Memory {
             left -= size;
         }
         self.has_lost = true;
+        let mut has_lost = false;
         for state in self.tools.values_mut().filter(|state| state.len() > share) {
             state.shrink(share, limits);
+            has_lost |= state.take_lost_proxied();
             self.units = self.units.saturating_add_signed(state.grown());
         }
         // What cannot be forgotten is not looked at again for each batch.
         self.units_max = self.units / 8 * 9;
+        has_lost
     }
 
     /// Drops the scopes that were not touched for longest: attackers can make up names without end.
@@ -251,13 +260,12 @@ impl Memory {
         }
     }
 
-    /// From where on the scope is held: None where it is not, Some(None) where it is held whole.
-    pub(super) fn floor_of_tool(&self, tool: &str) -> Option<Option<Micros>> {
-        self.tools.get(tool).map(ToolState::floor)
+    pub(super) fn floor_of_tool(&self, tool: &str) -> Held {
+        Held::of(self.tools.get(tool), ToolState::floor)
     }
 
-    pub(super) fn floor_of_proxy(&self, stream: &str) -> Option<Option<Micros>> {
-        self.proxies.get(stream).map(ProxyState::floor)
+    pub(super) fn floor_of_proxy(&self, stream: &str) -> Held {
+        Held::of(self.proxies.get(stream), ProxyState::floor)
     }
 
     /// True while calls may be open that are not held.

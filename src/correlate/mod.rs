@@ -89,6 +89,8 @@ pub struct Need {
     pub to: Option<Micros>,
     /// From here on what is loaded is held; what is before shows how it is joined.
     floor: Micros,
+    /// The last time of records that it is loaded for, where they are joined apart.
+    last: Option<Micros>,
 }
 
 /// A tool by its bare name, or a stdio proxy by its stream.
@@ -198,8 +200,7 @@ impl Correlator {
             (proxied_before.0 > i64::MIN).then_some(at < proxied_before)
         };
         let all = records.iter().map(|record| (record, of_proxy(record))).chain(behind_proxies);
-        let mut minutes: FxHashMap<(&str, Option<i64>, Option<bool>), (Micros, Micros)> =
-            FxHashMap::default();
+        let mut minutes: FxHashMap<Minute<'_>, (Micros, Micros)> = FxHashMap::default();
         let mut missing = Vec::new();
         for (record, past) in all {
             let Some(tool) = record.bare_tool().filter(|_| record.kind == RecordKind::Call) else {
@@ -228,16 +229,16 @@ impl Correlator {
         missing
     }
 
-    /// `held`: from where on the scope is, if it is.
-    fn is_missing(&self, held: Option<Option<Micros>>, at: Option<Micros>) -> bool {
+    fn is_missing(&self, held: Held, at: Option<Micros>) -> bool {
         match held {
-            None => !self.complete,
-            Some(floor) => floor.zip(at).is_some_and(|(floor, at)| at < floor),
+            Held::Not => !self.complete,
+            Held::From(floor) => at.is_some_and(|at| at < floor),
+            Held::Whole => false,
         }
     }
 
-    fn floor_of(&self, held: Option<Option<Micros>>) -> Micros {
-        held.flatten().unwrap_or(self.floor)
+    fn floor_of(&self, held: Held) -> Micros {
+        if let Held::From(floor) = held { floor } else { self.floor }
     }
 
     /// Records of a tool before this time are joined apart from memory, among neighbours that are loaded for them.
@@ -294,9 +295,7 @@ impl Correlator {
         let added: Vec<Arc<Record>> = records.iter().filter(of_tool).cloned().collect();
         let all: Vec<Arc<Record>> = loaded.records.iter().chain(&added).cloned().collect();
         // What memory is to hold has to be right for whatever comes, else for what has come.
-        let times = added.iter().filter_map(|record| record.at);
-        let last = need.to.map(|_| times.max().unwrap_or(need.floor));
-        let between = (need.floor, last.unwrap_or(Micros(i64::MAX)));
+        let between = (need.floor, need.last.unwrap_or(Micros(i64::MAX)));
         let (first, last) = memory::span(&all, &loaded.calls, between, &self.limits, &self.clocks);
         let from = first.minus(REACH_MICROS);
         let to = need.to.map(|to| to.max(last.plus(REACH_MICROS)));
@@ -376,6 +375,23 @@ fn proxied(records: &[Arc<Record>]) -> impl Iterator<Item = &Arc<Record>> {
     records.iter().filter(|record| matches!(scope_of(record), Some(ScopeRef::Proxy)))
 }
 
+/// The times of a tool in one minute, or those that are none, and whether they are joined apart.
+type Minute<'a> = (&'a str, Option<i64>, Option<bool>);
+
+/// What memory holds of a scope: everything from some time on, or all there is.
+#[derive(Clone, Copy)]
+enum Held {
+    Not,
+    From(Micros),
+    Whole,
+}
+
+impl Held {
+    fn of<T>(state: Option<&T>, floor: impl Fn(&T) -> Option<Micros>) -> Self {
+        state.map_or(Self::Not, |state| floor(state).map_or(Self::Whole, Self::From))
+    }
+}
+
 /// A time of a tool that memory does not hold.
 struct Missing<'a> {
     tool: &'a str,
@@ -399,11 +415,17 @@ fn needs(times: impl Iterator<Item = (Scope, Micros, Micros, bool)>) -> Vec<Need
         for run in past.chunk_by(|left, right| right.since(*left) <= 2 * REACH_MICROS) {
             let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
             let (from, to) = (first.minus(AROUND_MICROS), last.plus(AROUND_MICROS));
-            needs.push(Need { of: of.clone(), from, to: Some(to), floor: *first });
+            needs.push(Need {
+                of: of.clone(),
+                from,
+                to: Some(to),
+                floor: *first,
+                last: Some(*last),
+            });
         }
         if let Some(first) = of_kind(false).next() {
             let floor = first.min(floor);
-            needs.push(Need { of, from: floor.minus(BEFORE_MICROS), to: None, floor });
+            needs.push(Need { of, from: floor.minus(BEFORE_MICROS), to: None, floor, last: None });
         }
     }
     needs.sort_by(|left, right| (&left.of, left.from).cmp(&(&right.of, right.from)));

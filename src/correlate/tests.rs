@@ -375,7 +375,7 @@ fn compare(
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let other = usize::try_from(state >> 33).unwrap() % (index + 1);
         // A tenth stays in order, where memory alone is asked.
-        if shuffle % 10 > 0 {
+        if !shuffle.is_multiple_of(10) {
             shuffled.swap(index, other);
         }
     }

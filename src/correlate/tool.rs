@@ -50,6 +50,8 @@ pub(super) struct ToolState {
     floor: Option<Micros>,
     /// Calls that are still open, but not held.
     lost: Lost,
+    /// True where one of them is a proxy's, whose replies do not say whose they are.
+    lost_proxied: bool,
     /// Moments of which not all units are held.
     thinned: FxHashSet<Micros>,
     /// True once a proxy told of this tool.
@@ -349,6 +351,11 @@ impl ToolState {
         self.touched
     }
 
+    /// Whether a proxied call that is still open was lost since this was last asked.
+    pub(super) const fn take_lost_proxied(&mut self) -> bool {
+        std::mem::replace(&mut self.lost_proxied, false)
+    }
+
     /// Units more than when this was last asked.
     pub(super) fn grown(&mut self) -> isize {
         let before = std::mem::replace(&mut self.counted, self.units.len());
@@ -393,8 +400,7 @@ impl ToolState {
             .units
             .range(..(TIMELESS, FIRST))
             .filter(|(key, entry)| {
-                let is_single =
-                    group_key(&entry.unit.base).is_none() && !is_kept(&entry.unit, true);
+                let is_single = group_key(&entry.unit.base).is_none() && !is_awaited(&entry.unit);
                 is_single && self.stands_alone(**key, limits)
             })
             .map(|(key, _)| *key)
@@ -415,7 +421,7 @@ impl ToolState {
         self.thinned.retain(|at| *at >= floor);
         let timeless = self.units.range((TIMELESS, FIRST)..);
         // Those without a time are beyond every floor. Where they ended, what comes with their id is another call.
-        let timeless = timeless.filter(|(_, entry)| !is_kept(&entry.unit, keeps_open));
+        let timeless = timeless.filter(|(_, entry)| !keeps_open || !is_awaited(&entry.unit));
         let ended: Vec<UnitKey> = self
             .ended(floor, keeps_open)
             .into_iter()
@@ -442,8 +448,12 @@ impl ToolState {
             FxHashMap::default();
         for key in keys {
             let Some(entry) = self.units.remove(key) else { continue };
-            let Some(name) = group_key(&entry.unit.base) else { continue };
-            if entry.unit.is_open() && entry.to >= floor.minus(Micros::HOUR) {
+            let is_lost = is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR);
+            let Some(name) = group_key(&entry.unit.base) else {
+                self.lost_proxied |= is_lost;
+                continue;
+            };
+            if is_lost {
                 self.lost.add(&name, entry.to);
             }
             let (last, records) = left.entry(name).or_default();
@@ -465,12 +475,12 @@ impl ToolState {
         }
     }
 
-    /// The units of pieces that nothing from `floor` on can join.
+    /// The units of pieces that nothing from `floor` on can join. Once an open call goes on it meets all that began
+    /// since it did, so that is held with it.
     fn ended(&self, floor: Micros, keeps_open: bool) -> Vec<UnitKey> {
         let mut ended = Vec::new();
         let mut piece: Vec<UnitKey> = Vec::new();
         let mut last: Option<&Entry> = None;
-        let mut holds_open = false;
         let units = self.units.range(..(TIMELESS, FIRST)).map(Some);
         for next in units.chain([None]) {
             let begins = last
@@ -478,17 +488,17 @@ impl ToolState {
                 .is_none_or(|(last, (_, entry))| !self.is_joined || last.piece != entry.piece);
             if begins {
                 let next = next.map(|(key, _)| *key);
-                let has_ended = last.is_some_and(|last| self.has_ended(last, next, &piece, floor));
-                if has_ended && !holds_open {
+                if last.is_some_and(|last| self.has_ended(last, next, &piece, floor)) {
                     ended.append(&mut piece);
                 }
                 piece.clear();
-                holds_open = false;
             }
             let Some((key, entry)) = next.filter(|(key, _)| !begins || key.0 < floor) else {
                 break;
             };
-            holds_open |= entry.to >= floor.minus(Micros::HOUR) && is_kept(&entry.unit, keeps_open);
+            if keeps_open && is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR) {
+                break;
+            }
             piece.push(*key);
             last = Some(entry);
         }
@@ -542,11 +552,10 @@ impl ToolState {
     }
 }
 
-/// True where more records may come for the unit: its call is open, and they would say so. A proxy's replies do not
-/// say whose they are, so what they are for is always held.
-fn is_kept(unit: &Unit, keeps_open: bool) -> bool {
-    let is_proxied = unit.base.dialect == Dialect::StdioProxy;
-    unit.is_open() && (is_proxied || (keeps_open && groups_by_id(&unit.base)))
+/// True where more records may come for the unit: its call is open, and they would say so.
+fn is_awaited(unit: &Unit) -> bool {
+    let is_named = groups_by_id(&unit.base) || unit.base.dialect == Dialect::StdioProxy;
+    is_named && unit.is_open()
 }
 
 fn group_key(record: &Record) -> Option<GroupKey> {
