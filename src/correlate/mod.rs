@@ -58,7 +58,7 @@ impl Default for Limits {
             scope_units: 10_000,
             units: 50_000,
             scopes: 100_000,
-            piece_units: 1024,
+            piece_units: 512,
         }
     }
 }
