@@ -1,6 +1,6 @@
 # What people and CI type. Plain cargo commands work as well, once `make libduckdb` has been run.
 
-.PHONY: help demo build libduckdb test soak test-tools lint deny advisories bench
+.PHONY: help demo build libduckdb test soak test-tools lint deny advisories bench joins
 
 # Handed to the program: make demo ARGS="--speed 20"
 ARGS ?=
@@ -44,3 +44,6 @@ advisories: ## Check the dependencies against the RustSec advisory database
 bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load, then joining alone
 	cargo bench --locked --bench scan
 	cargo bench --locked --bench correlate
+
+joins: libduckdb ## Measure how many joins are right and how many are found, on a million hard records
+	cargo bench --locked --bench joins

@@ -203,7 +203,7 @@ fn witnesses(call: u64, tool: &Text, value: u64) -> [Record; 4] {
     let start = 1_700_000_000 * Micros::SECOND;
     let at = Micros(start + i64::try_from(call).unwrap_or(0) * CALL_EVERY_MICROS);
     // Between 40 and 240 ms, so that several are in flight.
-    let took = 40_000 + i64::try_from(call * 7_919 % 200_000).unwrap_or(0);
+    let lasted = 40_000 + i64::try_from(call * 7_919 % 200_000).unwrap_or(0);
     let one = |witness, stream, offset, after: i64, class| {
         let mut record = record(witness, stream, offset, at.plus(after), tool, class);
         record.args.values.push(argument("path", value));
@@ -215,9 +215,9 @@ fn witnesses(call: u64, tool: &Text, value: u64) -> [Record; 4] {
     };
     [
         id(one(0, "client", 2 * call, 0, OutcomeClass::Approved)),
-        id(one(0, "client", 2 * call + 1, took, OutcomeClass::Ok)),
-        one(1, "gate", call, took - 5_000, OutcomeClass::Ok),
-        one(3, "server", call, took - 10_000, OutcomeClass::Ok),
+        id(one(0, "client", 2 * call + 1, lasted, OutcomeClass::Ok)),
+        one(1, "gate", call, lasted - 5_000, OutcomeClass::Ok),
+        one(3, "server", call, lasted - 10_000, OutcomeClass::Ok),
     ]
 }
 
@@ -250,6 +250,7 @@ fn record(
             dropped: Vec::new(),
         },
         request_id: None,
+        tool_use_id: None,
         group_id: None,
         trace_id: None,
         principal: None,

@@ -52,6 +52,7 @@ create table record_log (
     request_id varchar,
     group_id varchar,
     trace_id varchar,
+    tool_use_id varchar,
     principal varchar,
     client varchar,
     tenant varchar,
@@ -224,4 +225,33 @@ create table first_seen_log (
     is_gone boolean not null,
     -- From the journal or an older database: its call may be in none of these tables.
     is_remembered boolean not null
+);
+
+-- Since when a log near the work and a client's log tell of calls together, by whom the calls name; the row of a pair
+-- with the highest seq counts, and without a time it is none.
+create table pair_log (
+    seq ubigint not null,
+    lower_stream varchar not null,
+    upper_stream varchar not null,
+    principal varchar,
+    client varchar,
+    first_at timestamp
+);
+
+-- Up to which batch it was judged whom calls lack as a witness, and up to which time who fell silent; the row with the
+-- highest seq counts.
+create table absence_log (seq ubigint not null, judged_seq ubigint not null, closed_at timestamp);
+
+-- What joins show about the clocks of two streams: one row for a change in the number of joins of that time whose
+-- measured difference (lower minus upper) falls into that bin. The sums over all rows count.
+create table clock_log (
+    seq ubigint not null,
+    slot timestamp not null,
+    -- The stream nearer to the person who asked, and the one nearer to the work.
+    upper varchar not null,
+    lower varchar not null,
+    -- The middle of the bin, in milliseconds.
+    bin_ms integer not null,
+    -- Less than zero where joins were taken back.
+    samples bigint not null
 );

@@ -39,19 +39,25 @@ create view ingest_events as
 select lower(hex(call_id)) as event_id, time, code as event, stream, generation, "offset", shown_args(args) as figures
 from call_now where kind = 'ingest';
 
--- A session is a run of calls of one session key with gaps of at most 30 minutes.
+-- Names a session by its key and its first call.
+create macro session_id_of(session, first_call) as left(sha256(session || ':' || lower(hex(first_call))), 32);
+
+-- A session is a run of calls of one session key with gaps of at most 30 minutes: from the end of what went on so far,
+-- as far as any witness tells, to the start of the next call. Which of several calls of one instant is the first is
+-- told by their ids: they are the same however files were numbered, so that a session's id is.
 create view sessions as
 with marked as (
-    select *, coalesce(time - lag(time) over by_key > interval 30 minutes, true)::int as starts
+    select *, coalesce(time - max(greatest(time, ended)) over earlier > interval 30 minutes, true)::int as starts
     from call_now where time is not null and kind = 'call'
-    window by_key as (partition by session order by time, stream, generation, "offset")
+    window earlier as (partition by session order by time rows between unbounded preceding and 1 preceding)
 ), numbered as (
-    select *, sum(starts) over (partition by session order by time, stream, generation, "offset"
-                                rows unbounded preceding) as run
-    from marked
+    -- By range: whichever of one instant's calls was taken for the first, all of them are of its run.
+    select *, sum(starts) over (partition by session order by time range unbounded preceding) as run from marked
 )
-select left(sha256(session || ':' || lower(hex(arg_min(call_id, (time, stream, generation, "offset"))))), 32) as session_id,
-       session, min(actor) as actor, min(time) as first_at, max(coalesce(ended, time)) as last_at, count(*) as calls
+select session_id_of(session, min({'at': time, 'stream': stream, 'id': call_id}).id) as session_id,
+       session, min(actor) as actor, min(time) as first_at, max(greatest(time, ended)) as last_at, count(*) as calls,
+       count(*) filter (ran = 'yes') as ran, count(*) filter (class in ('denied', 'declined', 'limited')) as denied,
+       count(*) filter (class = 'error') as failed
 from numbered group by session, run;
 
 create view alert_now as
@@ -119,3 +125,25 @@ from tool_label l left join (
 create view alert_calls as
 select lower(hex(e.alert_id)) as alert_id, e.evidence->>'stage' as stage, lower(hex(e.call_id)) as call_id
 from evidence_log e join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;
+
+-- How far the lower stream's clock runs ahead of the upper's (behind it, where negative), per UTC day, as the joins of
+-- the two show: the weighted median of the bins, and the distance from it within which 90 % of the joins lie.
+create view clocks as
+with bins as (
+    select date_trunc('day', slot)::date as day, upper, lower, bin_ms::bigint as bin_ms, sum(samples)::bigint as joins
+    from clock_log group by all having sum(samples) > 0
+), ranked as (
+    select *, sum(joins) over (partition by day, upper, lower) as total,
+           sum(joins) over (partition by day, upper, lower order by bin_ms) as up_to
+    from bins
+), centred as (
+    select *, min(case when 2 * up_to >= total then bin_ms end) over (partition by day, upper, lower) as middle
+    from ranked
+), near as (
+    select *, abs(bin_ms - middle) as distance,
+           sum(joins) over (partition by day, upper, lower order by abs(bin_ms - middle)) as within
+    from centred
+)
+select day, upper as upper_stream, lower as lower_stream, any_value(total)::bigint as samples,
+       any_value(middle) as offset_ms, min(case when 10 * within >= 9 * total then distance end) as spread_ms
+from near group by day, upper, lower;

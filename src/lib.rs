@@ -5,6 +5,8 @@
 //! batch, `notify` mails and `web` shows. `daemon` wires them and owns clock, threads and signals. The README's
 //! architecture section is the long form of this map.
 
+// Calls that no client's log tells of though it should.
+pub mod absence;
 // What a tool can do: the shipped labels, the operator's, and guesses by name.
 pub mod catalogue;
 // The command line, one file per subcommand.

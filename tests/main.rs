@@ -5,6 +5,8 @@
 mod support;
 mod tampering;
 
+/// Calls that their client never logged.
+mod absence;
 /// From a line in a log to a mail in a mailbox.
 mod alarm;
 /// What goes wrong outside.
@@ -23,12 +25,16 @@ mod faults;
 mod long_lines;
 /// Mails as a real mail server gets them.
 mod mail;
+/// What the paths of logs name.
+mod paths;
 /// Every byte is accounted for.
 mod ranges;
 /// The database made again.
 mod rebuild;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
+/// One session over logs, rotations and restarts.
+mod sessions;
 /// A real mail server.
 mod smtp_server;
 /// The rules of the tree itself.

@@ -31,6 +31,7 @@ pub(super) fn pipeline(
         catalogue: Arc::new(catalogue(config)?),
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
+        path_patterns: config.tail.path_patterns.clone(),
         is_single_pass: false,
         journal: Some(journal_path(database)),
         silence_micros: silence_micros(config.tail.silent_hours),

@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::output::Format;
 use super::words::count;
 use crate::model::Micros;
-use crate::simulate::{Scenario, write_logs};
+use crate::simulate::{Noise, Scenario, write_logs};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -30,6 +30,30 @@ pub(super) struct Args {
     /// When the story begins
     #[arg(long, default_value = "2026-01-05T07:00:00Z", value_parser = parse_time)]
     start: Micros,
+    /// Stacks to add: a client, a proxy or gate and a server that all log the same calls, each in its own way
+    #[arg(long, default_value_t = 0)]
+    stacks: u32,
+    /// Percent of the records that never reach their log
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = percent())]
+    lost: u32,
+    /// Percent of the stacks' calls that belong to a run of identical ones, at once or one after the other
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = percent())]
+    identical: u32,
+    /// Percent of the stacks' failed calls that are made again
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = percent())]
+    retried: u32,
+    /// Percent of the records that come late, up to an hour, because their log stands still for a while
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = percent())]
+    late: u32,
+    /// How far the clock of each server, proxy and gate may be off, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    skew_ms: u32,
+    /// How far such a clock may go wrong in a day, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    drift_ms_a_day: u32,
+    /// Percent of such clocks that are set once, by up to ten seconds
+    #[arg(long, default_value_t = 0, value_name = "PERCENT", value_parser = percent())]
+    stepped: u32,
     /// How long a line may be held back, in milliseconds
     #[arg(long, default_value_t = 20_000)]
     lateness_ms: u32,
@@ -46,6 +70,16 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     scenario.attack_every = args.attack_every;
     scenario.lateness_ms_max = args.lateness_ms;
     scenario.clock_offset_ms_max = args.clock_offset_ms;
+    scenario.stacks = args.stacks;
+    scenario.noise = Noise {
+        lost_percent: args.lost,
+        identical_percent: args.identical,
+        retried_percent: args.retried,
+        late_percent: args.late,
+        skew_ms_max: args.skew_ms,
+        drift_ms_a_day_max: args.drift_ms_a_day,
+        stepped_percent: args.stepped,
+    };
     let target =
         if common.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let bar = ProgressBar::with_draw_target(None, target);
@@ -66,6 +100,10 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         )?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn percent() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=90)
 }
 
 fn parse_time(text: &str) -> Result<Micros, String> {

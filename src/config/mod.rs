@@ -23,7 +23,7 @@ mod units;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::model::{OutcomeClass, Text};
+use crate::model::{OutcomeClass, PathPattern, Text};
 use crate::notify::MailConfig;
 use document::Document;
 pub use environment::Environment;
@@ -120,6 +120,8 @@ pub struct TailSettings {
     pub scan_secs: u64,
     /// Hours after which a log that was written to counts as silent; 0: never.
     pub silent_hours: u64,
+    /// What the paths of logs name; of those that fit, the first counts.
+    pub path_patterns: Vec<PathPattern>,
 }
 
 /// Detection rules.

@@ -63,6 +63,7 @@ pub(super) struct RawTail {
     pub(super) open_files_max: Field<u64>,
     pub(super) scan_secs: Field<u64>,
     pub(super) silent_hours: Field<u64>,
+    pub(super) path_patterns: Field<Vec<Given<String>>>,
 }
 
 /// `[rules]`
@@ -92,6 +93,7 @@ impl RawConfig {
                 open_files_max: sources.number("tail", "open_files_max"),
                 scan_secs: sources.number("tail", "scan_secs"),
                 silent_hours: sources.number("tail", "silent_hours"),
+                path_patterns: sources.texts("tail", "path_patterns"),
             },
             rules: RawRules {
                 folder: sources.text("rules", "folder"),

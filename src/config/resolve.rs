@@ -10,7 +10,7 @@ use super::sources::Field;
 use super::suggest::nearest;
 use super::units::{parse_duration, parse_size, show_size};
 use super::{Config, Overrides, RulesSettings, StoreSettings, TailSettings, WebSettings, mail};
-use crate::model::{Micros, OutcomeClass, Text};
+use crate::model::{Micros, OutcomeClass, PathField, PathPattern, PathPatternError, Text};
 
 const DB_FILE: &str = "calltrail/calltrail.duckdb";
 const MEMORY_MAX: &str = "1GB";
@@ -23,6 +23,7 @@ const OPEN_FILES_MAX: u64 = 256;
 const SCAN_SECS: u64 = 2;
 /// A day and a night: a log of office hours does not fall silent.
 const SILENT_HOURS: u64 = 24;
+const PATH_PATTERNS_MAX: usize = 100;
 
 /// Resolves everything; what cannot be is reported and its default taken.
 pub(super) fn resolve(
@@ -56,7 +57,7 @@ pub(super) fn resolve(
         store,
         web,
         mail,
-        tail: tail(&raw.tail, problems),
+        tail: tail(raw.tail, problems),
         rules: rules(raw.rules, overrides, folders, problems),
         catalogue: catalogue(raw.catalogue_file, overrides, folders, problems),
         clocks: clocks(&raw.clocks, problems),
@@ -208,7 +209,7 @@ fn host_of(url: &str) -> Option<&str> {
     rest.bytes().all(is_of_url).then_some(host)
 }
 
-fn tail(typed: &RawTail, problems: &mut Problems) -> TailSettings {
+fn tail(typed: RawTail, problems: &mut Problems) -> TailSettings {
     let line_bytes_max = match &typed.line_bytes_max {
         Field::Set(typed) => {
             problems.take(&typed.place, size_within(&typed.value, 64 << 10, 256 << 20))
@@ -223,7 +224,34 @@ fn tail(typed: &RawTail, problems: &mut Problems) -> TailSettings {
         open_files_max: usize::try_from(open_files_max).unwrap_or(usize::MAX),
         scan_secs: number(&typed.scan_secs, 1, 3_600, problems).unwrap_or(SCAN_SECS),
         silent_hours: number(&typed.silent_hours, 0, 8_760, problems).unwrap_or(SILENT_HOURS),
+        path_patterns: path_patterns(typed.path_patterns, problems),
     }
+}
+
+fn path_patterns(typed: Field<Vec<Given<String>>>, problems: &mut Problems) -> Vec<PathPattern> {
+    let Some(typed) = typed.into_given() else { return Vec::new() };
+    if typed.value.len() > PATH_PATTERNS_MAX {
+        problems.push(&typed.place, format!("more than {PATH_PATTERNS_MAX} patterns"));
+    }
+    let each = typed.value.into_iter().take(PATH_PATTERNS_MAX).filter_map(|pattern| {
+        let parsed = PathPattern::parse(&pattern.value);
+        problems.take(&pattern.place, parsed.map_err(|error| no_pattern(&pattern.value, &error)))
+    });
+    each.collect()
+}
+
+fn no_pattern(pattern: &str, error: &PathPatternError) -> String {
+    let hint = match error {
+        PathPatternError::UnknownField { name } => {
+            let known = PathField::ALL.map(PathField::as_str);
+            match nearest(name, known) {
+                Some(near) => format!("; did you mean {{{near}}}?"),
+                None => format!(": there are {{{}}}", known.join("}, {")),
+            }
+        }
+        _ => String::new(),
+    };
+    format!("{} is no pattern of paths: {error}{hint}", quote(pattern))
 }
 
 /// The number of a key, if it lies within the bounds.

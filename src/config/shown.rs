@@ -29,6 +29,8 @@ pub(super) fn to_toml(config: &Config) -> String {
     shown.pair("open_files_max", config.tail.open_files_max);
     shown.pair("scan_secs", config.tail.scan_secs);
     shown.pair("silent_hours", config.tail.silent_hours);
+    let patterns = config.tail.path_patterns.iter().map(|pattern| text(pattern.as_str()));
+    shown.pair("path_patterns", list(patterns));
     shown.section("rules");
     shown.optional("folder", config.rules.folder.as_deref().map(path));
     shown.pair("disabled", texts(&config.rules.disabled));

@@ -137,6 +137,8 @@ fn sighting(joined: &(&Unit, JoinedBy, Certainty)) -> Sighting {
         code: Text::clone(&outcome.code),
         joined_by: *joined_by,
         certainty: *certainty,
+        attempt: 0,
+        candidates: Vec::new(),
         steps: unit.steps.clone(),
     }
 }

@@ -400,7 +400,8 @@ struct Missing<'a> {
     past: Option<bool>,
 }
 
-/// One need for every run of times. They come with from where on their scope is held, and whether they are joined apart.
+/// One need for every run of times, which come with from where on their scope is held and whether they are joined
+/// apart.
 fn needs(times: impl Iterator<Item = (Scope, Micros, Micros, bool)>) -> Vec<Need> {
     let mut by_scope: FxHashMap<Scope, (Micros, Vec<(Micros, bool)>)> = FxHashMap::default();
     for (scope, floor, at, past) in times {

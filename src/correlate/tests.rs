@@ -127,6 +127,7 @@ pub(super) fn record(
         request_id: None,
         group_id: None,
         trace_id: None,
+        tool_use_id: None,
         principal: None,
         client: None,
         tenant: None,

@@ -365,13 +365,16 @@ impl ToolState {
     /// True where the record may go on with a call that is open, but not held, or comes before one that is not held and
     /// is numbered among its equals.
     pub(super) fn continues_lost(&self, record: &Arc<Record>, clocks: &Clocks) -> bool {
+        if self.lost.is_empty() && self.thinned.is_empty() {
+            return false;
+        }
         let key = (common_time(record.at, &record.stream, clocks), record.id);
         let Some(name) = group_key(record) else {
             let equals = || self.equals.get(&equal_key(&Unit::single(Arc::clone(record)), key));
             return self.thinned.contains(&key.0)
                 && equals().and_then(|ids| ids.last()).is_some_and(|last| *last > record.id);
         };
-        !self.lost.is_empty() && self.lost.holds(&name)
+        self.lost.holds(&name)
     }
 
     /// Forgets what ended before `floor`; what an open call belongs to stays for an hour longer.

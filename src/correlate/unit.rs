@@ -151,6 +151,7 @@ pub(super) fn fold(told: &mut Arc<Record>, record: &Record) {
         (&mut told.session, &record.session),
         (&mut told.server, &record.server),
         (&mut told.trace_id, &record.trace_id),
+        (&mut told.tool_use_id, &record.tool_use_id),
     ] {
         if told.is_none() {
             told.clone_from(new);
@@ -163,9 +164,9 @@ pub(super) fn fold(told: &mut Arc<Record>, record: &Record) {
 }
 
 /// The fields of which a unit knows the first value that any of its records has.
-fn ids(record: &Record) -> [&Option<Text>; 6] {
-    let Record { principal, client, tenant, session, server, trace_id, .. } = record;
-    [principal, client, tenant, session, server, trace_id]
+fn ids(record: &Record) -> [&Option<Text>; 7] {
+    let Record { principal, client, tenant, session, server, trace_id, tool_use_id, .. } = record;
+    [principal, client, tenant, session, server, trace_id, tool_use_id]
 }
 
 fn gather<T: Clone + PartialEq>(known: &mut Vec<T>, more: &[T]) {

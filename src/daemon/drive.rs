@@ -493,6 +493,7 @@ pub(super) mod tests {
             catalogue: Arc::new(crate::catalogue::Catalogue::shipped()),
             clocks: vec![],
             outcome_words: vec![],
+            path_patterns: vec![],
             is_single_pass: false,
             journal: Some(folder.join("journal.jsonl")),
             silence_micros: None,

@@ -1,5 +1,6 @@
 //! One batch through all stages: read, join, detect, store. Everything here runs on the writer's thread.
 
+mod absent;
 mod again;
 mod alerts;
 mod own;
@@ -15,6 +16,7 @@ use super::evidence::Lines;
 use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
+use crate::absence::Absence;
 use crate::catalogue::Catalogue;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
@@ -22,13 +24,13 @@ use crate::dialects::Parser;
 use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, Record,
-    RecordKind, Text,
+    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, PathPattern,
+    Record, RecordKind, Text,
 };
 use crate::notify::MailConfig;
 use crate::store::{
-    Batch, Decision, Delivery, OpenOptions, Position, Reader, RecordNeed, Restored, Space, Store,
-    StoreError, ToolName, ToolRow, Whose,
+    Batch, Decision, Delivery, Judged, OpenOptions, Position, Reader, RecordNeed, Restored, Space,
+    Store, StoreError, ToolName, ToolRow, Whose,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -42,6 +44,8 @@ const BATCH_TIME_MAX: Duration = Duration::from_secs(2);
 const WIDER_MAX: usize = 8;
 /// Tools whose labels are stored for SQL; names made up beyond that have none there.
 const TOOLS_MAX: usize = 100_000;
+/// Batches after which absence is judged though more is to be read: it costs a look at the calls in their time.
+const UNJUDGED_MAX: usize = 8;
 /// Rounds without anything to store before the next look at the files: enough for an endless line of 4 TiB.
 const EMPTY_ROUNDS_MAX: usize = 4096;
 
@@ -54,6 +58,8 @@ pub(crate) struct Setup {
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) clocks: Vec<(Text, i64)>,
     pub(crate) outcome_words: Vec<(String, OutcomeClass)>,
+    /// What the paths of logs name.
+    pub(crate) path_patterns: Vec<PathPattern>,
     /// True where nothing comes after what the files hold now.
     pub(crate) is_single_pass: bool,
     /// The journal beside the database; none for a database that is not kept.
@@ -77,6 +83,10 @@ pub(crate) struct Pipeline {
     reader: Reader,
     intake: Intake,
     correlator: Correlator,
+    absence: Absence,
+    /// How far absence is judged, as stored, and batches since it was last looked at.
+    judged: Judged,
+    unjudged: usize,
     engine: Engine,
     rules: Arc<RuleSet>,
     lines: Lines,
@@ -153,7 +163,8 @@ impl Pipeline {
         let rows: Vec<ToolRow> =
             tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
         store.relabel(&rows)?;
-        let parser = Parser::new(store.hash_key(), setup.outcome_words.clone());
+        let parser = Parser::new(store.hash_key(), setup.outcome_words.clone())
+            .with_paths(setup.path_patterns.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
         let catalogue = Arc::clone(&setup.catalogue);
         let labels =
@@ -179,6 +190,9 @@ impl Pipeline {
             } else {
                 Correlator::resume(clocks, store.newest_record_at(now)?)
             },
+            absence: absent::resume(&store)?,
+            judged: store.judged()?,
+            unjudged: 0,
             engine,
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),
@@ -294,6 +308,9 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
+            if let Some(alerts) = self.judge(now)? {
+                return Ok(Some(Step { alerts, seq: self.store.seq(), ..Step::default() }));
+            }
             let is_read = !self.is_again && !self.intake.is_deciding();
             if is_read && std::mem::take(&mut self.is_history_pending) {
                 self.end_history(now)?;
@@ -309,6 +326,9 @@ impl Pipeline {
         }
         let step = self.store_cut(&mut cut, now)?;
         self.tried = None;
+        if self.unjudged >= UNJUDGED_MAX {
+            self.judge(now)?;
+        }
         self.pace(step.records + step.rejects, began.elapsed());
         Ok(Some(Step { is_refused, ..step }))
     }
@@ -319,6 +339,7 @@ impl Pipeline {
             self.correlator.apply(&cut.records, loaded)
         };
         let mut calls = outcome.changes;
+        self.recall_unwitnessed(&mut calls)?;
         self.put_notices(cut, &mut calls)?;
         let changes = self.detect(&calls)?;
         fault::at(Point::InStep)?;
@@ -331,7 +352,9 @@ impl Pipeline {
             ..Step::default()
         };
         fill(&mut batch, cut);
+        batch.judged = self.settled();
         self.store_batch(changes, now, &mut batch)?;
+        self.note_absence(&batch);
         self.intake.commit(cut);
         step.alerts = (batch.alerts.len() + batch.retracted.len()) as u64;
         step.seq = self.store.seq();
@@ -490,7 +513,7 @@ impl Pipeline {
 
     /// For idle moments and a clean stop.
     pub(crate) fn rest(&mut self) -> Result<(), StoreError> {
-        self.store.tidy()?;
+        self.rest_absence()?;
         self.store.checkpoint()
     }
 }

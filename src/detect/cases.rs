@@ -353,10 +353,9 @@ impl Reader<'_> {
         if witnesses.is_empty() {
             witnesses.push(Witness::Server);
         }
-        let by = [JoinedBy::Alone, JoinedBy::Trace, JoinedBy::Arguments, JoinedBy::Time];
         let joined_by = match self.text("joined_by")? {
             None => JoinedBy::Arguments,
-            Some(word) => by
+            Some(word) => JoinedBy::ALL
                 .into_iter()
                 .find(|by| *by.as_str() == *word)
                 .ok_or_else(|| format!("`joined_by` is never `{word}`"))?,
@@ -369,6 +368,8 @@ impl Reader<'_> {
             code: Text::clone(code),
             joined_by: if index == 0 { JoinedBy::Alone } else { joined_by },
             certainty: Certainty::Unambiguous,
+            attempt: 0,
+            candidates: Vec::new(),
             steps: vec![Step { record, length: 1, at: None, class, code: Text::clone(code) }],
         };
         Ok(witnesses.into_iter().enumerate().map(sighting).collect())
@@ -387,6 +388,14 @@ impl Reader<'_> {
                 lower: Witness::Server,
                 lower_code: "error".into(),
             }]),
+            Some("arguments-changed") => Ok(vec![Discrepancy::Arguments {
+                upper: Witness::Client,
+                lower: Witness::Server,
+                names: Vec::new(),
+            }]),
+            Some("unwitnessed") => {
+                Ok(vec![Discrepancy::Unwitnessed { by: Witness::Client, stream: "client".into() }])
+            }
             Some(word) => Err(format!("`discrepancy` is never `{word}`")),
         }
     }

@@ -150,12 +150,8 @@ impl Field {
             }
             What::Ran => [Ran::Yes, Ran::No, Ran::Maybe].map(Ran::as_str).into(),
             What::Witnesses => Witness::ALL.map(Witness::as_str).into(),
-            What::JoinedBy => {
-                [JoinedBy::Alone, JoinedBy::Trace, JoinedBy::Arguments, JoinedBy::Time]
-                    .map(JoinedBy::as_str)
-                    .into()
-            }
-            What::Discrepancy => vec![RAN_THOUGH_DENIED, "outcome"],
+            What::JoinedBy => JoinedBy::ALL.map(JoinedBy::as_str).into(),
+            What::Discrepancy => Discrepancy::WORDS.into(),
             What::Kind => EventKind::ALL.map(EventKind::as_str).into(),
             _ => return None,
         };
@@ -195,7 +191,7 @@ impl Field {
                 call.sighting(*witness).is_some_and(|sighting| test(sighting.class.as_str()))
             }
             What::JoinedBy => call.sightings.iter().any(|seen| test(seen.joined_by.as_str())),
-            What::Discrepancy => call.discrepancies.iter().any(|found| test(discrepancy(found))),
+            What::Discrepancy => call.discrepancies.iter().any(|found| test(found.word())),
             What::SourceFile => {
                 let is_log = call.kind == EventKind::Ingest;
                 (is_log && test(&call.stream))
@@ -267,20 +263,11 @@ impl GroupField {
     }
 }
 
-const RAN_THOUGH_DENIED: &str = "ran-though-denied";
-
 const fn tri_word(tri: Tri) -> &'static str {
     match tri {
         Tri::Yes => "yes",
         Tri::No => "no",
         Tri::Unknown => "unknown",
-    }
-}
-
-const fn discrepancy(found: &Discrepancy) -> &'static str {
-    match found {
-        Discrepancy::RanThoughDenied { .. } => RAN_THOUGH_DENIED,
-        Discrepancy::Outcome { .. } => "outcome",
     }
 }
 

@@ -1,7 +1,8 @@
 //! The rule files that come with the program, embedded.
 
 /// Files as (name, text), by name.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 9] = [
+    ("arguments-changed.yml", include_str!("../../rules/arguments-changed.yml")),
     ("call-burst.yml", include_str!("../../rules/call-burst.yml")),
     ("definition-changed.yml", include_str!("../../rules/definition-changed.yml")),
     ("denials-then-success.yml", include_str!("../../rules/denials-then-success.yml")),
@@ -9,6 +10,7 @@ const FILES: [(&str, &str); 7] = [
     ("log-tampering.yml", include_str!("../../rules/log-tampering.yml")),
     ("policy-bypass.yml", include_str!("../../rules/policy-bypass.yml")),
     ("trifecta-signature.yml", include_str!("../../rules/trifecta-signature.yml")),
+    ("unapproved-execution.yml", include_str!("../../rules/unapproved-execution.yml")),
 ];
 
 /// The shipped rule files as (name, text).

@@ -165,6 +165,7 @@ fn render_fields(record: &Record) -> Option<String> {
         ("request", &record.request_id),
         ("group", &record.group_id),
         ("trace", &record.trace_id),
+        ("tool-use", &record.tool_use_id),
         ("principal", &record.principal),
         ("client", &record.client),
         ("tenant", &record.tenant),

@@ -12,6 +12,7 @@ mod gate;
 mod json;
 mod mend;
 mod parts;
+mod path;
 mod prefix;
 mod reading;
 mod shown;
@@ -27,12 +28,14 @@ use std::collections::VecDeque;
 
 use self::fields::Fields;
 use self::json::Json;
+use self::path::Paths;
 use self::reading::Reading;
 use self::texts::{Texts, head};
 use self::words::Words;
 use crate::mask::{mask_cut, mask_line, mask_text};
 use crate::model::{
-    Args, Dialect, Line, Micros, OutcomeClass, Record, RecordId, RecordKind, Reject, Text, Witness,
+    Args, Dialect, Line, Micros, OutcomeClass, PathPattern, Record, RecordId, RecordKind, Reject,
+    Text, Witness,
 };
 use crate::untrusted::display_untrusted;
 
@@ -132,18 +135,27 @@ enum Unread {
     Shape(String),
 }
 
-/// Makes records of lines. It remembers texts it has seen, within bounds, to share them; nothing
-/// else carries over from line to line.
+/// Makes records of lines. It remembers texts it has seen and what paths name, within bounds, to
+/// share them; nothing else carries over from line to line.
 pub struct Parser {
     texts: Texts,
     words: Words,
+    paths: Paths,
 }
 
 impl Parser {
     /// `hash_key` keys the hashes of argument values; `words` are outcome words of the
     /// configuration, which win over the common ones.
     pub fn new(hash_key: [u8; 32], words: Vec<(String, OutcomeClass)>) -> Self {
-        Self { texts: Texts::new(hash_key), words: Words::new(words) }
+        let paths = Paths::new(Vec::new());
+        Self { texts: Texts::new(hash_key), words: Words::new(words), paths }
+    }
+
+    /// With patterns over the names of streams, the first that fits one counting for it: what it
+    /// names there holds for every record of the stream that does not name it itself.
+    #[must_use]
+    pub fn with_paths(self, patterns: Vec<PathPattern>) -> Self {
+        Self { paths: Paths::new(patterns), ..self }
     }
 
     /// Reads one line of `stream`. `now` is when it was read: a time more than a minute ahead of it
@@ -209,6 +221,7 @@ impl Parser {
         let mut record = shared_fields(&mut reading, shape, line, stream, now);
         (shape.read)(&mut reading, &mut record);
         reading.finish(&mut record);
+        self.paths.fill(&mut record, &mut self.texts);
         Ok(record)
     }
 
@@ -323,6 +336,7 @@ fn shared_fields(
         request_id: None,
         group_id: None,
         trace_id: reading.trace_id(),
+        tool_use_id: reading.id(&["tool_use_id", "toolUseId"], "tool_use_id"),
         principal: reading.name(shape.principal_keys, "principal"),
         client: reading.name(&["client_id"], "client"),
         tenant: reading.name(&["tenant"], "tenant"),

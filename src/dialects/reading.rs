@@ -285,9 +285,13 @@ impl<'a, 'p> Reading<'a, 'p> {
 fn is_placeholder(value: &Json<'_>) -> bool {
     match value {
         Json::Null => true,
-        Json::Text(text) => matches!(text.trim(), "" | "-"),
+        Json::Text(text) => says_nothing(text),
         _ => false,
     }
+}
+
+pub(super) fn says_nothing(text: &str) -> bool {
+    matches!(text.trim(), "" | "-")
 }
 
 fn is_list_of_names(value: &Json<'_>) -> bool {

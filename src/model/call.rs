@@ -72,6 +72,8 @@ impl EventKind {
 pub enum JoinedBy {
     /// It is the call's lead witness, or the only one.
     Alone,
+    /// By the model's own id of the tool use, which both logs carry.
+    ToolUse,
     /// By a trace id that both logs carry.
     Trace,
     /// By tool, arguments and time.
@@ -81,9 +83,13 @@ pub enum JoinedBy {
 }
 
 impl JoinedBy {
+    pub const ALL: [Self; 5] =
+        [Self::Alone, Self::ToolUse, Self::Trace, Self::Arguments, Self::Time];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Alone => "alone",
+            Self::ToolUse => "tool-use",
             Self::Trace => "trace",
             Self::Arguments => "arguments",
             Self::Time => "time",
@@ -111,6 +117,27 @@ pub enum Discrepancy {
     RanThoughDenied { denied_by: Witness, ran_by: Witness },
     /// Both ended the call, in different classes.
     Outcome { upper: Witness, upper_code: Text, lower: Witness, lower_code: Text },
+    /// An id ties the two, yet arguments that both show differ; one witness alone can say two things as well, of the
+    /// question it asked and the call it made.
+    Arguments { upper: Witness, lower: Witness, names: Vec<Text> },
+    /// The tool ran and the witness that `stream` belongs to has no record of it, though that log joins this one
+    /// elsewhere and went on.
+    Unwitnessed { by: Witness, stream: Text },
+}
+
+impl Discrepancy {
+    /// What `discrepancy` is in the rule language.
+    pub const WORDS: [&str; 4] =
+        ["ran-though-denied", "outcome", "arguments-changed", "unwitnessed"];
+
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::RanThoughDenied { .. } => Self::WORDS[0],
+            Self::Outcome { .. } => Self::WORDS[1],
+            Self::Arguments { .. } => Self::WORDS[2],
+            Self::Unwitnessed { .. } => Self::WORDS[3],
+        }
+    }
 }
 
 /// One record of a sighting: where it is and what it said.
@@ -124,6 +151,14 @@ pub struct Step {
     pub code: Text,
 }
 
+/// Most candidates that a sighting names.
+pub const CANDIDATES_MAX: usize = 8;
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+const fn is_first(attempt: &u32) -> bool {
+    *attempt == 0
+}
+
 /// One call as one witness saw it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sighting {
@@ -135,6 +170,13 @@ pub struct Sighting {
     pub code: Text,
     pub joined_by: JoinedBy,
     pub certainty: Certainty,
+    /// Counted from 0: a call that failed and was made again is one call with several attempts.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub attempt: u32,
+    /// Where the join is ambiguous: the first records of what else fits, of other calls and of this witness, at most
+    /// [`CANDIDATES_MAX`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<RecordId>,
     /// Its records in order; never empty.
     pub steps: Vec<Step>,
 }
@@ -177,7 +219,8 @@ pub struct Call {
     pub trace_id: Option<Text>,
     /// From the question to a person's answer, in milliseconds.
     pub ask_to_answer_ms: Option<f64>,
-    /// Lead witness first, then towards the work; empty only for an ingest event that no line shows.
+    /// The first attempt's lead witness first, then towards the work, then the next attempt's; empty only for an ingest
+    /// event that no line shows.
     pub sightings: Vec<Sighting>,
     pub discrepancies: Vec<Discrepancy>,
 }
@@ -196,9 +239,14 @@ impl Call {
         super::record::bare_tool(&self.tool)
     }
 
-    /// What the witness of that kind said last, where one saw the call.
+    /// What the witness of that kind said of the last attempt that it saw.
     pub fn sighting(&self, witness: Witness) -> Option<&Sighting> {
-        self.sightings.iter().find(|sighting| sighting.witness == witness)
+        self.sightings.iter().rfind(|sighting| sighting.witness == witness)
+    }
+
+    /// How often the call was made: 1, and more where it failed and was made again.
+    pub fn attempts(&self) -> u32 {
+        self.sightings.last().map_or(1, |sighting| sighting.attempt + 1)
     }
 }
 

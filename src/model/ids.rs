@@ -110,6 +110,11 @@ id_type!(
     AlertId
 );
 
+id_type!(
+    /// Names one session: a hash of its key and its first call.
+    SessionId
+);
+
 /// A text that is not 32 hex digits.
 #[derive(Debug, thiserror::Error)]
 #[error("an id is 32 hexadecimal digits")]

@@ -22,6 +22,8 @@ pub enum IngestCode {
     ClockAhead,
     /// A log that was written to says nothing more.
     Silent,
+    /// A client's log has no more records although logs that it joined went on, by their own times.
+    WitnessSilent,
     /// The journal was changed or cut.
     JournalBroken,
     /// The database's write-ahead log was damaged and set aside.
@@ -29,7 +31,7 @@ pub enum IngestCode {
 }
 
 impl IngestCode {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Truncated,
         Self::Rewritten,
         Self::Gap,
@@ -37,9 +39,16 @@ impl IngestCode {
         Self::TimeBack,
         Self::ClockAhead,
         Self::Silent,
+        Self::WitnessSilent,
         Self::JournalBroken,
         Self::WalDamaged,
     ];
+
+    /// Whether the records show it, all together: it is found again wherever they are read again, and goes when they no
+    /// longer do. Anything else is noticed once.
+    pub const fn is_of_records(self) -> bool {
+        matches!(self, Self::WitnessSilent)
+    }
 
     /// Whether a place in the log's content shows it; the others tell of the file, and are news whenever they are told.
     pub const fn is_of_content(self) -> bool {
@@ -60,6 +69,7 @@ impl IngestCode {
             Self::TimeBack => "time-back",
             Self::ClockAhead => "clock-ahead",
             Self::Silent => "silent",
+            Self::WitnessSilent => "witness-silent",
             Self::JournalBroken => "journal-broken",
             Self::WalDamaged => "wal-damaged",
         }
@@ -168,6 +178,8 @@ impl IngestEvent {
             code: Text::clone(code),
             joined_by: JoinedBy::Alone,
             certainty: Certainty::Exact,
+            attempt: 0,
+            candidates: Vec::new(),
             steps: vec![step],
         }
     }
@@ -204,6 +216,11 @@ pub fn event_words(call: &Call) -> Option<String> {
             format!("holds a line dated {seconds} s ahead of the clock at reading")
         }
         IngestCode::Silent => format!("was written to, and has said nothing for {seconds} s"),
+        IngestCode::WitnessSilent => {
+            format!(
+                "said nothing for {seconds} s by the time of its lines, though calls that it should tell of went on"
+            )
+        }
         IngestCode::JournalBroken => "was changed or cut by somebody else".to_owned(),
         IngestCode::WalDamaged => {
             "was damaged and set aside; what it held is read again from the logs".to_owned()

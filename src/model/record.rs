@@ -222,6 +222,8 @@ pub struct Record {
     pub group_id: Option<Text>,
     /// W3C trace id, from `trace_id` or `traceparent`.
     pub trace_id: Option<Text>,
+    /// The model's own id of this tool use, from `tool_use_id`: the same in every log that carries it.
+    pub tool_use_id: Option<Text>,
     pub principal: Option<Text>,
     pub client: Option<Text>,
     pub tenant: Option<Text>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AlertId, AlertState, CallId, CloseReason, Level, Micros, OutcomeClass, Ran, RecordId,
+    AlertId, AlertState, Args, CallId, CloseReason, Level, Micros, OutcomeClass, Ran, RecordId,
     TimeQuality, Why, Witness, WitnessLine,
 };
 
@@ -102,6 +102,23 @@ pub struct RejectView {
     pub head: String,
 }
 
+/// How far apart two streams' clocks were on one day, as the joins of their records show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockView {
+    /// Where the day begins, in UTC.
+    pub day: Micros,
+    /// The stream nearer to the person who asked.
+    pub upper_stream: String,
+    /// The stream nearer to the work.
+    pub lower_stream: String,
+    /// Joins it rests on.
+    pub samples: u64,
+    /// How far the lower stream's clock runs ahead of the upper's, in milliseconds; behind it where negative.
+    pub offset_ms: i64,
+    /// The distance from the offset within which 90 % of the joins lie, in milliseconds.
+    pub spread_ms: u64,
+}
+
 /// One stored record as the call page shows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RecordView {
@@ -117,8 +134,34 @@ pub struct RecordView {
     pub code: String,
     pub detail: Option<String>,
     pub flags: Vec<String>,
+    /// The tool's name as this record has it.
+    pub tool: Option<String>,
+    pub server: Option<String>,
+    pub args: Args,
+    pub principal: Option<String>,
+    pub client: Option<String>,
+    pub tenant: Option<String>,
+    pub session: Option<String>,
     /// The raw line, masked, where it is kept with an alert or could be read from its file.
     pub line: Option<String>,
+}
+
+/// What else would fit where a join is ambiguous.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CandidateView {
+    pub record: RecordId,
+    /// The file that holds it, where the store still knows it.
+    pub path: Option<String>,
+    /// The call that the record belongs to.
+    pub call: Option<CandidateCall>,
+}
+
+/// The call that a candidate leads to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CandidateCall {
+    pub id: CallId,
+    pub at: Option<Micros>,
+    pub actor: String,
 }
 
 /// Figures over the whole database.

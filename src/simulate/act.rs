@@ -25,6 +25,14 @@ pub(super) enum Tool {
     SearchHelp,
     ListDeployments,
     DeleteDeployment,
+    OpenDoc,
+    ListDocs,
+    SaveDoc,
+    RemoveDoc,
+    OpenCase,
+    FindCases,
+    NoteCase,
+    MailCase,
 }
 
 impl Tool {
@@ -49,6 +57,14 @@ impl Tool {
             Self::SearchHelp => "search_help",
             Self::ListDeployments => "list_deployments",
             Self::DeleteDeployment => "delete_deployment",
+            Self::OpenDoc => "open_doc",
+            Self::ListDocs => "list_docs",
+            Self::SaveDoc => "save_doc",
+            Self::RemoveDoc => "remove_doc",
+            Self::OpenCase => "open_case",
+            Self::FindCases => "find_cases",
+            Self::NoteCase => "note_case",
+            Self::MailCase => "mail_case",
         }
     }
 
@@ -113,10 +129,12 @@ pub(super) struct Act {
     pub(super) foreign_tenant: Option<Text>,
     /// The address it fetches or the words it searches for, where the log is to show them.
     pub(super) about: Option<&'static str>,
+    /// How tries before the last one ended, and how many there were.
+    pub(super) tries_before: Option<(Fate, u32)>,
 }
 
 impl Act {
     pub(super) const fn new(tool: Tool, fate: Fate) -> Self {
-        Self { tool, fate, foreign_tenant: None, about: None }
+        Self { tool, fate, foreign_tenant: None, about: None, tries_before: None }
     }
 }

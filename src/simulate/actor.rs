@@ -4,6 +4,7 @@ use super::act::Act;
 use super::dice::Dice;
 use super::line::Draft;
 use super::scenario::Scenario;
+use super::stack::{self, Stack};
 use super::{desk, gate, proxy, tickets};
 use crate::model::{Micros, Text};
 
@@ -25,6 +26,10 @@ pub(super) enum Part {
     Desk,
     Proxy,
     Gate,
+    /// A stack in front of the document server.
+    Docs,
+    /// A stack in front of the case server.
+    Cases,
 }
 
 /// Somebody whose calls are logged, together with the clocks and counters of the programs that log
@@ -53,6 +58,8 @@ pub(super) struct Actor {
     pub(super) burst: u64,
     /// Makes ids of different actors differ.
     pub(super) number: u64,
+    /// The witnesses of a stack's calls.
+    pub(super) stack: Option<Box<Stack>>,
 }
 
 impl Actor {
@@ -70,6 +77,7 @@ impl Actor {
             Part::Desk => desk::write(self, act, call, at, out),
             Part::Proxy => proxy::write(self, act, call, at, out),
             Part::Gate => gate::write(self, act, call, at, out),
+            Part::Docs | Part::Cases => stack::write(self, act, call, at, out),
         }
     }
 
@@ -82,7 +90,7 @@ impl Actor {
         }
         match self.part {
             Part::Proxy => proxy::open(self, at, out),
-            Part::Tickets | Part::Desk | Part::Gate => at,
+            Part::Tickets | Part::Desk | Part::Gate | Part::Docs | Part::Cases => at,
         }
     }
 
@@ -112,6 +120,7 @@ impl Actor {
             serial: dice.below(500),
             burst: 0,
             number,
+            stack: None,
             dice,
         }
     }
@@ -146,9 +155,18 @@ pub(super) fn cast(scenario: &Scenario) -> (Vec<Actor>, Vec<Text>) {
                 Part::Gate => gate::settle(&mut actor, &name),
                 Part::Desk => desk::settle(&mut actor, &name, place, &mut files),
                 Part::Proxy => proxy::settle(&mut actor, place, &mut files),
+                Part::Docs | Part::Cases => {}
             }
             actors.push(actor);
         }
+    }
+    let mut halls = stack::Halls::default();
+    for place in 1..=u64::from(scenario.stacks) {
+        let part = stack::part(place);
+        let mut actor = Actor::new(part, actors.len() as u64, scenario);
+        let name = actor.name();
+        stack::settle(&mut actor, &name, place, &mut halls, &mut files, scenario);
+        actors.push(actor);
     }
     (actors, files)
 }

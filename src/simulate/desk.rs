@@ -4,7 +4,8 @@
 use super::act::{Act, Fate, Tool};
 use super::actor::Actor;
 use super::line::{Draft, Object, TimeStyle};
-use crate::model::{Micros, Text};
+use super::truth::{ArgsShown, Shows};
+use crate::model::{Micros, Text, Witness};
 
 const FOLDERS: [&str; 6] = ["notes", "reports", "drafts", "invoices", "minutes", "plans"];
 const REASONS: [&str; 4] = ["old draft", "duplicate", "asked by the owner", "project closed"];
@@ -154,7 +155,13 @@ impl Desk<'_> {
             .text("request_id", &self.request_id)
             .optional("user", self.actor.principal.as_deref())
             .optional("session", self.actor.session.as_deref());
-        self.out.push(Draft::new(Some(self.call), self.actor.file, self.now, object));
+        let shows = Shows {
+            args: ArgsShown::Full,
+            principal: self.actor.principal.is_some(),
+            trace: false,
+        };
+        let draft = Draft::new(Some(self.call), self.actor.file, self.now, object);
+        self.out.push(draft.by(Witness::Client).showing(shows));
     }
 
     /// The server neither knows the client's request id nor who sits there, and its clock is its
@@ -169,7 +176,8 @@ impl Desk<'_> {
             .optional("detail", detail);
         let delay = self.actor.writing_delay();
         let draft = Draft::new(Some(self.call), self.actor.server_file, self.now, object);
-        self.out.push(draft.delayed(delay).by_clock(self.actor.clock_offset));
+        let shows = Shows { args: ArgsShown::Full, ..Shows::default() };
+        self.out.push(draft.delayed(delay).by_clock(self.actor.clock_offset).showing(shows));
     }
 }
 

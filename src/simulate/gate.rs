@@ -4,7 +4,8 @@
 use super::act::{Act, Fate};
 use super::actor::Actor;
 use super::line::{Draft, Object, TimeStyle};
-use crate::model::Micros;
+use super::truth::{ArgsShown, Shows};
+use crate::model::{Micros, Witness};
 
 /// What the gate calls a tool the model made up.
 pub(super) const UNKNOWN_TOOL: &str = "(unknown)";
@@ -47,7 +48,9 @@ pub(super) fn write(
         .text("flags", flags);
     let ended = at.plus(duration_ms * 1000);
     let delay = ended.since(at) + actor.writing_delay();
-    out.push(Draft::new(Some(call), actor.file, at, object).delayed(delay));
+    let shows = Shows { args: ArgsShown::Nothing, principal: true, trace: false };
+    let draft = Draft::new(Some(call), actor.file, at, object).delayed(delay);
+    out.push(draft.by(Witness::Gateway).showing(shows));
     ended
 }
 

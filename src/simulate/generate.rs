@@ -9,15 +9,22 @@ use rustc_hash::FxHashMap;
 use super::act::{Act, Fate};
 use super::actor::{Actor, Part, cast};
 use super::attack::{ATTACK_CALLS_MAX, Attack, fits};
+use super::dice::Dice;
 use super::gate::UNKNOWN_TOOL;
 use super::line::{Draft, SimLine};
+use super::noise::{Clock, Stalls};
 use super::scenario::{AttackKind, Scenario};
-use super::truth::{AlertTruth, CallTruth, RecordPlace};
+use super::stack;
+use super::truth::{AlertTruth, ArgKeys, CallTruth, RecordPlace, Shows, Span};
 use super::work::{Work, is_refusal, next_session};
-use crate::model::{Micros, Text};
+use crate::model::{Micros, Text, Witness};
 
 /// Between two attacks of one kind, so that no alert can fold into another.
 const ATTACKS_APART: i64 = 30 * Micros::MINUTE;
+
+/// The sources of chance beside those of the actors, which count from 0.
+const LOSSES: u64 = u64::MAX;
+const CLOCKS: u64 = u64::MAX - 1;
 
 /// What the generator yields.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +56,8 @@ pub struct Simulation {
     /// Calls that attacks under way still have to make.
     reserved: u64,
     threats: Threats,
+    /// Decides which records get lost.
+    losses: Dice,
 }
 
 /// An actor, and what it is at.
@@ -69,16 +78,30 @@ enum Stage {
 struct File {
     name: Text,
     lines: u64,
+    /// That of the program that writes it, where that is no client.
+    clock: Clock,
+    stalls: Stalls,
 }
 
 /// A line that waits for its time, ordered by it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Pending {
     written: Micros,
+    /// When it would be written if its log never stood still: lines keep this order.
+    due: Micros,
     number: u64,
     file: usize,
-    call: Option<u64>,
     text: String,
+    source: Source,
+}
+
+/// What a line tells of.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    call: Option<u64>,
+    witness: Witness,
+    attempt: u32,
+    shows: Shows,
 }
 
 /// Attacks that are to come.
@@ -116,7 +139,11 @@ impl Simulation {
             scenario: scenario.clone(),
             roles,
             turns,
-            files: files.into_iter().map(|name| File { name, lines: 0 }).collect(),
+            files: files
+                .into_iter()
+                .zip(0..)
+                .map(|(name, place)| File::new(name, place, scenario))
+                .collect(),
             pending: BinaryHeap::new(),
             open: FxHashMap::default(),
             ready: VecDeque::new(),
@@ -124,6 +151,7 @@ impl Simulation {
             written: 0,
             calls: 0,
             reserved: 0,
+            losses: Dice::new(scenario.seed, LOSSES),
         }
     }
 
@@ -167,13 +195,20 @@ impl Simulation {
             Stage::Work(_) if self.calls + self.reserved >= self.scenario.calls => None,
             Stage::Work(work) => {
                 self.calls += 1;
-                let act = work.act(&mut role.actor, at, role.refused_at);
+                let again = role.actor.stack.as_mut().and_then(|stack| stack.again());
+                let act = again.unwrap_or_else(|| {
+                    let mut act = work.act(&mut role.actor, at, role.refused_at);
+                    if let Actor { stack: Some(stack), dice, .. } = &mut role.actor {
+                        stack.fit(dice, &mut act, &self.scenario.noise);
+                    }
+                    act
+                });
                 let ended = role.actor.make(&act, self.calls, at, &mut self.drafts);
                 if is_refusal(act.fate) {
                     role.refused_at = ended;
                 }
                 self.begin(place, &act, at, None);
-                self.after(place, &act, ended)
+                self.after(place, &act, at, ended)
             }
             Stage::Attack(attack) => {
                 self.calls += 1;
@@ -182,7 +217,7 @@ impl Simulation {
                 let ended = role.actor.make(&step.act, self.calls, at, &mut self.drafts);
                 let name = Text::clone(&attack.name);
                 self.begin(place, &step.act, at, Some(name));
-                self.after(place, &step.act, ended)
+                self.after(place, &step.act, at, ended)
             }
             Stage::Away => None,
         };
@@ -196,7 +231,16 @@ impl Simulation {
     /// Notes the call's truth; its lines are among the drafts.
     fn begin(&mut self, place: usize, act: &Act, at: Micros, attack: Option<Text>) {
         let Some(role) = self.roles.get(place) else { return };
-        let lines = self.drafts.iter().filter(|draft| draft.call == Some(self.calls)).count();
+        let lost_per_mille = u64::from(self.scenario.noise.lost_percent) * 10;
+        let (mut lines, mut lost) = (0, 0);
+        let mut tries: Vec<Span> = Vec::new();
+        for draft in self.drafts.iter_mut().filter(|draft| draft.call == Some(self.calls)) {
+            draft.is_lost = lost_per_mille > 0 && self.losses.chance(lost_per_mille);
+            lost += u32::from(draft.is_lost);
+            lines += usize::from(!draft.is_lost);
+            note_try(&mut tries, draft);
+        }
+        let stack = role.actor.stack.as_deref();
         let stream = self.files.get(role.actor.file).map(|file| Text::clone(&file.name));
         let truth = CallTruth {
             call: self.calls,
@@ -208,15 +252,32 @@ impl Simulation {
             session: role.actor.session.clone(),
             class: act.fate.class(),
             records: Vec::with_capacity(lines),
+            tries,
+            lost,
+            trace: stack.and_then(|stack| stack.trace.clone()),
+            args: stack.map_or(ArgKeys::unique(self.calls), |stack| stack.paper.keys),
             attack,
         };
-        self.open.insert(self.calls, (truth, lines));
+        if lines == 0 {
+            self.ready.push_back(SimEvent::Call(truth));
+        } else {
+            self.open.insert(self.calls, (truth, lines));
+        }
     }
 
     /// When the actor's next turn comes, after a call that ended at `ended`.
-    fn after(&mut self, place: usize, act: &Act, ended: Micros) -> Option<Micros> {
+    fn after(&mut self, place: usize, act: &Act, at: Micros, ended: Micros) -> Option<Micros> {
         let role = self.roles.get_mut(place)?;
+        let mut ended = ended;
         let pause = match &mut role.stage {
+            Stage::Work(work) if role.actor.stack.is_some() => {
+                let pause = |actor: &mut Actor| work.pause(actor, act.fate);
+                match stack::next(&mut role.actor, (at, ended), pause) {
+                    Some(next) => return Some(next),
+                    None => ended = stack::busy_until(&role.actor, ended),
+                }
+                None
+            }
             Stage::Work(work) => work.pause(&mut role.actor, act.fate),
             Stage::Attack(attack) => {
                 let pause = attack.pause();
@@ -237,14 +298,25 @@ impl Simulation {
     }
 
     fn file_drafts(&mut self) {
-        for draft in self.drafts.drain(..) {
+        for draft in self.drafts.drain(..).filter(|draft| !draft.is_lost) {
+            let Some(file) = self.files.get_mut(draft.file) else { continue };
             self.written += 1;
+            let ahead = match draft.witness {
+                Witness::Client => 0,
+                _ => file.clock.ahead(draft.happened),
+            };
             self.pending.push(Reverse(Pending {
-                written: draft.written,
+                written: file.stalls.written(draft.written),
+                due: draft.written,
                 number: self.written,
                 file: draft.file,
-                call: draft.call,
-                text: draft.text(draft.at),
+                text: draft.text(draft.at.plus(ahead)),
+                source: Source {
+                    call: draft.call,
+                    witness: draft.witness,
+                    attempt: draft.attempt,
+                    shows: draft.shows,
+                },
             }));
         }
     }
@@ -254,10 +326,12 @@ impl Simulation {
         let file = self.files.get_mut(line.file)?;
         file.lines += 1;
         let name = Text::clone(&file.name);
-        if let Some(call) = line.call
+        let Source { call, witness, attempt, shows } = line.source;
+        if let Some(call) = call
             && let Some((truth, lines)) = self.open.get_mut(&call)
         {
-            truth.records.push(RecordPlace { file: Text::clone(&name), line: file.lines });
+            let file = (Text::clone(&name), file.lines);
+            truth.records.push(RecordPlace { file: file.0, line: file.1, witness, attempt, shows });
             if truth.records.len() >= *lines
                 && let Some((truth, _)) = self.open.remove(&call)
             {
@@ -266,6 +340,28 @@ impl Simulation {
         }
         let line = SimLine { at_write: line.written, file: name, text: line.text };
         Some(SimEvent::Line(line))
+    }
+}
+
+impl File {
+    fn new(name: Text, place: u64, scenario: &Scenario) -> Self {
+        let mut dice = Dice::new(scenario.seed, CLOCKS - place);
+        let clock = Clock::new(&mut dice, &scenario.noise, scenario.start);
+        Self { name, lines: 0, clock, stalls: Stalls::new(dice, &scenario.noise, scenario.start) }
+    }
+}
+
+/// Widens the span of the draft's try to it. What was before the request was sent does not count,
+/// unless none was.
+fn note_try(tries: &mut Vec<Span>, draft: &Draft) {
+    let from = draft.sent.unwrap_or(draft.happened);
+    let number = usize::try_from(draft.attempt).unwrap_or(1);
+    if tries.len() < number {
+        tries.push(Span { from, to: draft.happened });
+    } else if let Some(span) = tries.last_mut() {
+        // Records come in order, and those after the first one that knows when it was sent all do.
+        span.from = from;
+        span.to = span.to.max(draft.happened);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lines being written: JSON text, and the time that is put in last.
 
-use crate::model::{Micros, Text};
+use super::truth::Shows;
+use crate::model::{Micros, Text, Witness};
 
 /// One line of a log, at the moment it appears in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +34,46 @@ pub(super) struct Draft {
     pub(super) at: Micros,
     /// When it is written, by the true clock.
     pub(super) written: Micros,
+    /// When what it tells of happened, by the true clock.
+    pub(super) happened: Micros,
+    /// When the request it tells of was sent, by the true clock; none before it was.
+    pub(super) sent: Option<Micros>,
+    pub(super) witness: Witness,
+    /// Which try of its call it tells of, counted from 1.
+    pub(super) attempt: u32,
+    pub(super) shows: Shows,
+    /// True where it never reaches its log.
+    pub(super) is_lost: bool,
     object: Object,
 }
 
 impl Draft {
     pub(super) fn new(call: Option<u64>, file: usize, at: Micros, object: Object) -> Self {
-        Self { call, file, at, written: at, object }
+        Self {
+            call,
+            file,
+            at,
+            written: at,
+            happened: at,
+            sent: None,
+            witness: Witness::Server,
+            attempt: 1,
+            shows: Shows::default(),
+            is_lost: false,
+            object,
+        }
+    }
+
+    /// The same line, written by that witness.
+    pub(super) fn by(mut self, witness: Witness) -> Self {
+        self.witness = witness;
+        self
+    }
+
+    /// The same line, with how much it gives away.
+    pub(super) fn showing(mut self, shows: Shows) -> Self {
+        self.shows = shows;
+        self
     }
 
     /// The same line, written `delay` microseconds after the time it shows.

@@ -10,9 +10,15 @@ mod desk;
 mod dice;
 mod gate;
 mod generate;
+mod journey;
 mod line;
+mod noise;
+mod paper;
 mod proxy;
 mod scenario;
+mod score;
+
+mod stack;
 mod story;
 mod tickets;
 mod truth;
@@ -21,10 +27,18 @@ mod write;
 
 pub use generate::{SimEvent, Simulation};
 pub use line::SimLine;
-pub use scenario::{AttackKind, Scenario};
+pub use scenario::{AttackKind, Noise, Scenario};
+
+pub use score::{
+    Example, Fault, Found, FoundSighting, LinkKind, Place, Rates, Score, Tally, score,
+};
 pub use story::Story;
-pub use truth::{AlertTruth, CallTruth, RecordPlace};
+pub use truth::{AlertTruth, ArgKeys, ArgsShown, CallTruth, RecordPlace, Shows, Span};
 pub use write::{WriteError, WriteSummary, write_logs};
 
+#[cfg(test)]
+mod hard_cases;
+#[cfg(test)]
+mod score_cases;
 #[cfg(test)]
 mod tests;

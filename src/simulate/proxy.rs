@@ -4,7 +4,8 @@
 use super::act::{Act, Fate, Tool};
 use super::actor::Actor;
 use super::line::{Draft, Object, TimeStyle, push_json};
-use crate::model::{Micros, Text};
+use super::truth::{ArgsShown, Shows};
+use crate::model::{Micros, Text, Witness};
 
 /// How much of a message the proxy keeps: most of them are cut off in the middle.
 const RAW_CHARS: usize = 200;
@@ -43,13 +44,13 @@ pub(super) fn open(actor: &mut Actor, at: Micros, out: &mut Vec<Draft>) -> Micro
             .json("parse_error", "true")
             .text("raw", "starting up \u{1b}[32mok")
             .time("ts", TimeStyle::Rfc3339);
-        out.push(Draft::new(None, actor.file, now, object));
+        out.push(Draft::new(None, actor.file, now, object).by(Witness::Proxy));
         now = now.plus(actor.dice.between(1_000, 9_000));
     }
     for (id, method, result) in [(0, "initialize", HELLO), (1, "tools/list", TOOLS)] {
-        out.push(request(actor, None, now, method, None));
+        out.push(request(actor.file, None, now, method, None));
         now = now.plus(actor.dice.between(2_000, 60_000));
-        out.push(from_server(actor, None, now, &message(id, result)));
+        out.push(from_server(actor.file, None, now, &message(id, result)));
         now = now.plus(actor.dice.between(1_000, 20_000));
     }
     actor.serial = 1;
@@ -66,29 +67,24 @@ pub(super) fn write(
 ) -> Micros {
     let id = actor.serial;
     if act.fate == Fate::Denied {
-        let object = Object::new()
-            .text("direction", "client->server")
-            .text("decision", "deny")
-            .text("tool", act.tool.name())
-            .list("args", argument_names(act.tool))
-            .time("ts", TimeStyle::Rfc3339);
-        out.push(Draft::new(Some(call), actor.file, at, object));
+        out.push(denial(actor.file, call, at, act.tool.name(), argument_names(act.tool)));
         return at;
     }
-    out.push(request(actor, Some(call), at, "tools/call", Some(act.tool)));
+    out.push(request(actor.file, Some(call), at, "tools/call", Some(act.tool.name())));
     let mut now = at.plus(actor.dice.skewed(4_000, 350_000));
     if actor.dice.chance(15) {
         let params = format!(r#""params":{{"progressToken":{id}}}"#);
         let progress = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress",{params}}}"#);
-        out.push(from_server(actor, None, now, &progress));
+        out.push(from_server(actor.file, None, now, &progress));
         now = now.plus(actor.dice.between(500, 90_000));
     }
     let reply = reply(actor, act.fate, id);
-    out.push(from_server(actor, Some(call), now, &reply));
+    out.push(from_server(actor.file, Some(call), now, &reply));
     now
 }
 
-fn reply(actor: &mut Actor, fate: Fate, id: u64) -> String {
+/// The reply to the request of that id.
+pub(super) fn reply(actor: &mut Actor, fate: Fate, id: u64) -> String {
     if fate == Fate::Error && actor.dice.chance(500) {
         return message(id, r#""error":{"code":-32602,"message":"unknown note"}"#);
     }
@@ -105,25 +101,39 @@ fn message(id: u64, body: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#)
 }
 
-fn request(
-    actor: &Actor,
+/// A request that the proxy does not let through: of its arguments only the names are logged.
+pub(super) fn denial(file: usize, call: u64, at: Micros, tool: &str, names: &[&str]) -> Draft {
+    let object = Object::new()
+        .text("direction", "client->server")
+        .text("decision", "deny")
+        .text("tool", tool)
+        .list("args", names)
+        .time("ts", TimeStyle::Rfc3339);
+    let shows = Shows { args: ArgsShown::Names, ..Shows::default() };
+    Draft::new(Some(call), file, at, object).by(Witness::Proxy).showing(shows)
+}
+
+/// A request that the proxy lets through.
+pub(super) fn request(
+    file: usize,
     call: Option<u64>,
     at: Micros,
     method: &str,
-    tool: Option<Tool>,
+    tool: Option<&str>,
 ) -> Draft {
     let object = Object::new()
         .text("direction", "client->server")
         .text("decision", "allow")
         .text("method", method);
     let object = match tool {
-        Some(tool) => object.text("tool", tool.name()),
+        Some(tool) => object.text("tool", tool),
         None => object.json("tool", "null"),
     };
-    Draft::new(call, actor.file, at, object.time("ts", TimeStyle::Rfc3339))
+    Draft::new(call, file, at, object.time("ts", TimeStyle::Rfc3339)).by(Witness::Proxy)
 }
 
-fn from_server(actor: &Actor, call: Option<u64>, at: Micros, message: &str) -> Draft {
+/// What comes back, as far as the proxy keeps it.
+pub(super) fn from_server(file: usize, call: Option<u64>, at: Micros, message: &str) -> Draft {
     let cut = message.char_indices().nth(RAW_CHARS).map_or(message, |(end, _)| {
         message.split_at_checked(end).map_or(message, |(head, _)| head)
     });
@@ -133,7 +143,7 @@ fn from_server(actor: &Actor, call: Option<u64>, at: Micros, message: &str) -> D
         .text("direction", "server->client")
         .json("raw", &raw)
         .time("ts", TimeStyle::Rfc3339);
-    Draft::new(call, actor.file, at, object)
+    Draft::new(call, file, at, object).by(Witness::Proxy)
 }
 
 fn argument_names(tool: Tool) -> &'static [&'static str] {

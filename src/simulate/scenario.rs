@@ -27,6 +27,8 @@ pub struct Scenario {
     pub proxies: u32,
     /// Callers behind the client gate (dialect `gate`).
     pub gate_users: u32,
+    /// Stacks of witnesses: clients, proxies or gates, and servers that all log the same calls.
+    pub stacks: u32,
     /// How far a desk's server clock may be from its client's, in milliseconds; at most 3,000
     /// counts.
     pub clock_offset_ms_max: u32,
@@ -38,6 +40,28 @@ pub struct Scenario {
     /// The kinds of attack, taken in turn. Those that no part of the scenario can show are passed
     /// over.
     pub attacks: Vec<AttackKind>,
+    /// What makes it hard to see which records tell of the same call.
+    pub noise: Noise,
+}
+
+/// What makes it hard to see which records tell of the same call. With any of it an attack may leave
+/// too few traces for its alert.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Noise {
+    /// Records that never reach their log.
+    pub lost_percent: u32,
+    /// A stack's calls that belong to a run of identical ones, at once or one after the other.
+    pub identical_percent: u32,
+    /// A stack's failed calls that are made again.
+    pub retried_percent: u32,
+    /// Records that reach their log late, up to an hour, because the log stands still meanwhile.
+    pub late_percent: u32,
+    /// How far the clock of a log other than a client's may be off, in milliseconds.
+    pub skew_ms_max: u32,
+    /// How far such a clock may go wrong in a day, in milliseconds.
+    pub drift_ms_a_day_max: u32,
+    /// Such clocks that are set once, by up to ten seconds.
+    pub stepped_percent: u32,
 }
 
 impl Scenario {
@@ -52,10 +76,12 @@ impl Scenario {
             desks: 8,
             proxies: 4,
             gate_users: 8,
+            stacks: 0,
             clock_offset_ms_max: 900,
             lateness_ms_max: 20_000,
             attack_every: 500,
             attacks: AttackKind::ALL.to_vec(),
+            noise: Noise::default(),
         }
     }
 

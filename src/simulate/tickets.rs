@@ -5,6 +5,7 @@ use super::act::{Act, Fate, Tool};
 use super::actor::Actor;
 use super::line::{Draft, Object, TimeStyle};
 use super::scenario::Scenario;
+use super::truth::{ArgsShown, Shows};
 use crate::model::{Micros, Text};
 
 const STATUSES: [&str; 4] = ["open", "waiting", "solved", "any"];
@@ -40,7 +41,9 @@ pub(super) fn write(
         .text("outcome", outcome)
         .optional("session", actor.session.as_deref());
     let delay = took + actor.writing_delay();
-    out.push(Draft::new(Some(call), actor.file, at, object).delayed(delay));
+    let args = if dropped.is_empty() { ArgsShown::Full } else { ArgsShown::Partial };
+    let shows = Shows { args, principal: true, trace: false };
+    out.push(Draft::new(Some(call), actor.file, at, object).delayed(delay).showing(shows));
     at.plus(took)
 }
 

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::line::push_rfc3339;
-use crate::model::{Micros, OutcomeClass, Text};
+use crate::model::{Micros, OutcomeClass, Text, Witness};
 
 /// One call, and where its records are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -25,6 +25,14 @@ pub struct CallTruth {
     pub class: OutcomeClass,
     /// Its records, in the order in which they were written.
     pub records: Vec<RecordPlace>,
+    /// When each try was under way: a call that failed may be made again, and stays one call.
+    pub tries: Vec<Span>,
+    /// Records that never reached their log.
+    pub lost: u32,
+    /// The trace it is part of, where a log names it.
+    pub trace: Option<Text>,
+    #[serde(skip)]
+    pub args: ArgKeys,
     /// The attack it is part of.
     pub attack: Option<Text>,
 }
@@ -36,6 +44,84 @@ pub struct RecordPlace {
     pub file: Text,
     /// Line in the stream, counted from 1 through rotations.
     pub line: u64,
+    pub witness: Witness,
+    /// The try it tells of, counted from 1.
+    pub attempt: u32,
+    pub shows: Shows,
+}
+
+/// A piece of true time, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// When the request was sent; where none was, when it was refused.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub from: Micros,
+    /// When the last record of it was made.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub to: Micros,
+}
+
+/// How much a record gives away of what could tell its call from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Shows {
+    pub args: ArgsShown,
+    pub principal: bool,
+    pub trace: bool,
+}
+
+/// How much a record shows of its call's arguments: each kind shows all that the ones before it do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArgsShown {
+    #[default]
+    Nothing,
+    /// Their names.
+    Names,
+    /// Some values, and the names of the others.
+    Partial,
+    /// All values, the long ones as their length.
+    Summarised,
+    /// All values.
+    Full,
+}
+
+impl ArgsShown {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Names => "names",
+            Self::Partial => "partial",
+            Self::Summarised => "summarised",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Keys of a call's arguments as they look at each level of showing: calls of one tool whose keys
+/// of a level are equal cannot be told apart by what that level shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArgKeys {
+    pub partial: u64,
+    pub summarised: u64,
+    pub full: u64,
+}
+
+impl ArgKeys {
+    /// Arguments that no call with another number has.
+    pub(super) const fn unique(number: u64) -> Self {
+        Self { partial: number, summarised: number, full: number }
+    }
+
+    /// What the arguments look like to one who compares two records of these levels; none where
+    /// they say nothing about values.
+    pub fn at(self, one: ArgsShown, other: ArgsShown) -> Option<u64> {
+        match one.min(other) {
+            ArgsShown::Nothing | ArgsShown::Names => None,
+            ArgsShown::Partial => Some(self.partial),
+            ArgsShown::Summarised => Some(self.summarised),
+            ArgsShown::Full => Some(self.full),
+        }
+    }
 }
 
 /// One attack, and the alert that must come of it.

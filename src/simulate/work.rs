@@ -18,6 +18,9 @@ use crate::model::Micros;
 /// as one session.
 const AWAY_MIN: i64 = 35 * Micros::MINUTE;
 const AWAY_MAX: i64 = 200 * Micros::MINUTE;
+/// Agents in a stack are kept busy; no attack is told by them, so nothing needs to be kept apart.
+const STACK_AWAY_MIN: i64 = 2 * Micros::MINUTE;
+const STACK_AWAY_MAX: i64 = 40 * Micros::MINUTE;
 const PAUSE_MIN: i64 = 25 * Micros::SECOND;
 const PAUSE_MAX: i64 = 240 * Micros::SECOND;
 const PAUSE_AFTER_LIMIT: i64 = 70 * Micros::SECOND;
@@ -140,13 +143,28 @@ impl Work {
                 (Tool::ListDeployments, 12),
                 (Tool::DeleteDeployment, 3),
             ]),
+            (Part::Docs, _) => dice.weighted(&[
+                (Tool::OpenDoc, 50),
+                (Tool::ListDocs, 22),
+                (Tool::SaveDoc, 20),
+                (Tool::RemoveDoc, 8),
+            ]),
+            (Part::Cases, _) => dice.weighted(&[
+                (Tool::OpenCase, 45),
+                (Tool::FindCases, 30),
+                (Tool::NoteCase, 15),
+                (Tool::MailCase, 10),
+            ]),
         }
     }
 }
 
 /// When the actor's next session begins, after one that ended at `ended`.
 pub(super) fn next_session(actor: &mut Actor, ended: Micros) -> Micros {
-    let away = actor.dice.skewed(AWAY_MIN, AWAY_MAX);
+    let away = match actor.part {
+        Part::Docs | Part::Cases => actor.dice.skewed(STACK_AWAY_MIN, STACK_AWAY_MAX),
+        _ => actor.dice.skewed(AWAY_MIN, AWAY_MAX),
+    };
     let ready = ended.plus(away);
     if !actor.is_human || is_working_time(ready) {
         return ready;
@@ -185,6 +203,8 @@ fn harmless(part: Part) -> Tool {
         Part::Desk => Tool::ListDir,
         Part::Proxy => Tool::ListNotes,
         Part::Gate => Tool::SearchHelp,
+        Part::Docs => Tool::ListDocs,
+        Part::Cases => Tool::FindCases,
     }
 }
 
@@ -229,6 +249,16 @@ fn fate(dice: &mut Dice, part: Part, tool: Tool) -> Fate {
             (Fate::Timeout, 5),
         ]),
         (Part::Proxy, _) => dice.weighted(&[(Fate::Ok, 960), (Fate::Error, 40)]),
+        (Part::Docs | Part::Cases, _) => dice.weighted(&[
+            (Fate::Ok, 770),
+            (Fate::Asked, 70),
+            (Fate::Elicited, 15),
+            (Fate::Error, 65),
+            (Fate::Timeout, 15),
+            (Fate::Denied, 45),
+            (Fate::Declined, 14),
+            (Fate::Bypassed, 6),
+        ]),
     }
 }
 

@@ -7,12 +7,13 @@ use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
-    Position, Store, StoreError, ToolRow, alert_row, call_row, first_seen, position, record_row,
-    restore, tool_row,
+    Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, first_seen,
+    position, record_row, restore, tool_row,
 };
 use crate::fault::{self, Point};
 use crate::model::{
-    Alert, AlertId, CallChange, CallId, EvidenceView, FirstSeen, Micros, OutboxItem, Record, Reject,
+    Alert, AlertId, CallChange, CallId, EvidenceView, FirstSeen, Micros, OutboxItem, PairFact,
+    Record, Reject,
 };
 
 /// Everything that one batch of lines led to.
@@ -33,6 +34,10 @@ pub struct Batch {
     pub outbox: Vec<OutboxItem>,
     /// Values of first-seen rules that these lines show for the first time, or no longer show.
     pub first_seen: Vec<FirstSeen>,
+    /// Pairs of logs that began at another time than was known, or are none.
+    pub pairs: Vec<PairFact>,
+    /// Up to where absence is judged, where that is further than was stored.
+    pub judged: Option<Judged>,
     /// The positions that these lines lead to.
     pub positions: Vec<Position>,
 }
@@ -108,6 +113,12 @@ pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<
     append_each(connection, "first_seen_log", &batch.first_seen, |appender, fact| {
         first_seen::append(appender, seq, fact, false)
     })?;
+    append_each(connection, "pair_log", &batch.pairs, |appender, fact| {
+        absence::append_pair(appender, seq, fact)
+    })?;
+    if let Some(judged) = batch.judged {
+        absence::write_judged(connection, seq, judged)?;
+    }
     append_each(connection, "position_log", &batch.positions, |appender, position| {
         position::append(appender, seq, position)
     })
@@ -315,6 +326,12 @@ const TIDY: &str = "
         using (select rule, others, field, value, max(seq) as seq from first_seen_log group by all) newest
         where newest.rule = f.rule and newest.others = f.others and newest.field = f.field
           and newest.value = f.value and f.seq < newest.seq;
+    delete from absence_log a where a.seq < (select max(seq) from absence_log);
+    delete from pair_log p
+        using (select lower_stream, upper_stream, principal, client, max(seq) as seq from pair_log group by all) newest
+        where newest.lower_stream = p.lower_stream and newest.upper_stream = p.upper_stream
+          and newest.principal is not distinct from p.principal
+          and newest.client is not distinct from p.client and p.seq < newest.seq;
     delete from evidence_log e
         using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
 ";

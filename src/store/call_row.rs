@@ -138,6 +138,8 @@ fn plain_sighting(call: &Call, length: u64, witness: Witness, dialect: Dialect) 
         code: Text::clone(&call.code),
         joined_by: JoinedBy::Alone,
         certainty: Certainty::Exact,
+        attempt: 0,
+        candidates: Vec::new(),
         steps: vec![step],
     }
 }

@@ -3,11 +3,15 @@
 //! One [`Store`] owns the one writing connection. [`Reader`]s have connections of their own and see the last committed
 //! batch. Others ask the writer for something through the [`Desk`].
 
+mod absence;
 mod alert_row;
 mod audit;
 mod batch;
+mod call_list;
 mod call_row;
+mod candidates;
 mod cause;
+mod clocks;
 mod decisions;
 mod desk;
 mod first_seen;
@@ -24,6 +28,7 @@ mod record_row;
 mod restore;
 mod result;
 mod salvage;
+mod session;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -32,8 +37,10 @@ mod value;
 
 use std::path::PathBuf;
 
+pub use absence::{CallPlace, Judged};
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
+pub use call_list::CallQuery;
 pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};

@@ -205,6 +205,8 @@ fn last_seq(connection: &Connection) -> Result<u64, StoreError> {
             (select coalesce(max(before_seq), 0) from call_superseded),
             (select coalesce(max(seq), 0) from alert_log),
             (select coalesce(max(seq), 0) from journal_mark),
+            (select coalesce(max(seq), 0) from absence_log),
+            (select coalesce(max(seq), 0) from pair_log),
             (select coalesce(max(seq), 0) from decision_log))",
         [],
         |row| row.get(0),

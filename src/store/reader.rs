@@ -182,7 +182,7 @@ impl Reader {
     /// Every record of every witness of the call, in order.
     pub fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         let sql = format!(
-            "select {}, (select path from sources s where s.generation = r.generation)
+            "select {}, (select path from sources s where s.generation = r.generation) as path
              from record_log r
              where generation = ? and \"offset\" = ? and idx = ? and (time = ? or time is null)",
             record_row::COLUMNS
@@ -429,19 +429,27 @@ fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, Stor
 
 fn record_view(row: &duckdb::Row<'_>) -> duckdb::Result<RecordView> {
     let record = record_row::from_row(row)?;
+    let owned = |text: Option<crate::model::Text>| text.map(|text| text.to_string());
     Ok(RecordView {
         id: record.id,
         length: record.length,
         witness: record.witness,
         dialect: record.dialect.as_str().to_owned(),
         stream: record.stream.to_string(),
-        path: row.get::<_, Option<String>>(27)?.unwrap_or_default(),
+        path: row.get::<_, Option<String>>("path")?.unwrap_or_default(),
         at: record.at,
         time_quality: record.time_quality,
         class: record.class,
         code: record.code.to_string(),
-        detail: record.detail.map(|text| text.to_string()),
+        detail: owned(record.detail),
         flags: record.flags.iter().map(ToString::to_string).collect(),
+        tool: owned(record.tool),
+        server: owned(record.server),
+        args: record.args,
+        principal: owned(record.principal),
+        client: owned(record.client),
+        tenant: owned(record.tenant),
+        session: owned(record.session),
         line: None,
     })
 }

@@ -14,7 +14,7 @@ use crate::model::{
 /// The columns in the order of [`from_row`].
 pub(super) const COLUMNS: &str = "generation, \"offset\", idx, length, stream, time, time_quality, \
     dialect, witness, kind, class, code, detail, tool, server, args, request_id, group_id, \
-    trace_id, principal, client, tenant, session, duration_ms, flags, also, extra";
+    trace_id, tool_use_id, principal, client, tenant, session, duration_ms, flags, also, extra";
 
 pub(super) fn append(appender: &mut Appender<'_>, record: &Record) -> Result<(), StoreError> {
     let args = args_json(&record.args);
@@ -41,6 +41,7 @@ pub(super) fn append(appender: &mut Appender<'_>, record: &Record) -> Result<(),
         shared(record.request_id.as_ref()),
         shared(record.group_id.as_ref()),
         shared(record.trace_id.as_ref()),
+        shared(record.tool_use_id.as_ref()),
         shared(record.principal.as_ref()),
         shared(record.client.as_ref()),
         shared(record.tenant.as_ref()),
@@ -72,14 +73,15 @@ pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<Record> {
         request_id: get_text(row, 16)?,
         group_id: get_text(row, 17)?,
         trace_id: get_text(row, 18)?,
-        principal: get_text(row, 19)?,
-        client: get_text(row, 20)?,
-        tenant: get_text(row, 21)?,
-        session: get_text(row, 22)?,
-        duration_ms: row.get(23)?,
-        flags: get_json(row, 24)?,
-        also: get_json::<Vec<(Text, Text)>>(row, 25)?,
-        extra: get_text(row, 26)?,
+        tool_use_id: get_text(row, 19)?,
+        principal: get_text(row, 20)?,
+        client: get_text(row, 21)?,
+        tenant: get_text(row, 22)?,
+        session: get_text(row, 23)?,
+        duration_ms: row.get(24)?,
+        flags: get_json(row, 25)?,
+        also: get_json::<Vec<(Text, Text)>>(row, 26)?,
+        extra: get_text(row, 27)?,
     })
 }
 

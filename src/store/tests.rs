@@ -2,6 +2,10 @@
 
 /// Alerts under changing ids, and what people decided about them.
 mod alerts;
+/// What else would fit where a join is ambiguous.
+mod candidates;
+/// How far apart the clocks of two streams are.
+mod clocks;
 /// Write-ahead logs that a crash or a disk has damaged.
 mod damage;
 /// What the stages see again of the past.
@@ -42,6 +46,8 @@ fn call(name: &str, offset: u64, class: OutcomeClass) -> Arc<Call> {
         code: class.as_str().into(),
         joined_by: JoinedBy::Alone,
         certainty: Certainty::Exact,
+        attempt: 0,
+        candidates: Vec::new(),
         steps: vec![step],
     };
     Arc::new(Call {

@@ -7,9 +7,12 @@ use tokio::sync::Semaphore;
 
 use super::error::WebError;
 use crate::model::{
-    AlertId, AlertView, Call, CallId, DecisionView, RecordView, RejectView, SourceView, Totals,
+    AlertId, AlertView, Call, CallId, CallView, CandidateView, ClockView, DecisionView, Micros,
+    RecordView, RejectView, SessionId, SessionView, SourceView, Totals,
 };
-use crate::store::{AlertFilter, CallFilter, Decision, Desk, DeskError, Reader, StoreError};
+use crate::store::{
+    AlertFilter, CallFilter, CallQuery, Decision, Desk, DeskError, Reader, StoreError,
+};
 
 /// Longest a page waits for its rows.
 const READ_SECS_MAX: u64 = 8;
@@ -65,11 +68,69 @@ impl Rows {
         }
     }
 
+    pub(crate) fn call_list(&self, query: &CallQuery) -> Result<Vec<CallView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.call_list(query),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.call_list(query)),
+        }
+    }
+
+    pub(crate) fn session(&self, id: SessionId) -> Result<Option<SessionView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.session(id),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.session().filter(|session| session.id == id)),
+        }
+    }
+
+    pub(crate) fn session_at(
+        &self,
+        key: &str,
+        at: Micros,
+    ) -> Result<Option<SessionView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.session_at(key, at),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.session().filter(|session| session.key == key)),
+        }
+    }
+
+    pub(crate) fn busy_until(
+        &self,
+        key: &str,
+        from: Micros,
+        to: Micros,
+    ) -> Result<Option<Micros>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.busy_until(key, from, to),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.busy_until(to)),
+        }
+    }
+
     pub(crate) fn records_of(&self, call: &Call) -> Result<Vec<RecordView>, StoreError> {
         match self {
             Self::Store(reader) => reader.records_of(call),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.records_of(call)),
+        }
+    }
+
+    pub(crate) fn candidates_of(&self, call: &Call) -> Result<Vec<CandidateView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.candidates_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.candidates_of(call)),
+        }
+    }
+
+    /// What is known of the clocks of the call's streams on its day.
+    pub(crate) fn clocks_of(&self, call: &Call) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks_of(call),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks_of(call)),
         }
     }
 
@@ -94,6 +155,14 @@ impl Rows {
             Self::Store(reader) => reader.ingest_events(limit),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.ingest_events.iter().take(limit).cloned().collect()),
+        }
+    }
+
+    pub(crate) fn clocks(&self, limit: usize) -> Result<Vec<ClockView>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.clocks(limit),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.clocks.iter().take(limit).cloned().collect()),
         }
     }
 

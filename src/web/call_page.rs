@@ -1,22 +1,25 @@
-//! `GET /calls/{id}`: the life of one call, witness by witness, down to the bytes of the logs.
+//! `GET /calls/{id}`: one call, its life, its witnesses side by side, down to the bytes of the logs.
 
 use askama::Template;
 use askama_web::WebTemplate;
 use axum::extract::{Path, State};
 
 use super::backend::Rows;
+use super::calls_filter::CallsFilter;
 use super::error::WebError;
 use super::filter::Filter;
 use super::frame::{Frame, Section};
 use super::incident_page::{label_source_words, label_words, ran_words};
 use super::json_text;
+use super::life::LifeBlock;
 use super::shown::{Severity, Shown, WhenExact, bytes, count, duration};
 use super::state::Shared;
-use super::story::{self, Sentence, Voice};
+use super::story::Voice;
 use super::timeline::class_word;
+use super::witnesses::{WitnessTable, class_words};
 use crate::model::{
-    AlertId, AlertView, ArgValue, ArgView, Call, CallId, Certainty, EventKind, JoinedBy, Labels,
-    OutcomeClass, RecordView, Sighting, TimeQuality, event_words,
+    AlertId, AlertView, ArgValue, ArgView, Call, CallId, CandidateView, ClockView, EventKind,
+    Labels, RecordView, TimeQuality, event_words,
 };
 use crate::store::{AlertFilter, StoreError};
 
@@ -37,12 +40,16 @@ pub(crate) struct CallPage {
     ended: WhenExact,
     actor: Shown,
     actor_address: Option<String>,
+    /// The actor's other calls around this one.
+    actor_calls: Option<String>,
+    /// Only a call with a time is in a session.
+    is_in_session: bool,
     labels: Vec<&'static str>,
     label_source: &'static str,
     /// For an ingest event: what the log did.
     event: Option<Shown>,
-    disagreements: Vec<Sentence>,
-    sightings: Vec<SightingBlock>,
+    life: LifeBlock,
+    witnesses: WitnessTable,
     args: Vec<ArgRow>,
     args_view: &'static str,
     records: Vec<RecordBlock>,
@@ -54,22 +61,6 @@ struct AlertLink {
     id: AlertId,
     severity: Severity,
     title: Shown,
-}
-
-struct SightingBlock {
-    witness: &'static str,
-    stream: Shown,
-    joined: &'static str,
-    class: &'static str,
-    steps: Vec<StepRow>,
-}
-
-struct StepRow {
-    at: WhenExact,
-    offset: Shown,
-    class: &'static str,
-    class_words: &'static str,
-    code: Shown,
 }
 
 struct ArgRow {
@@ -112,6 +103,10 @@ pub(crate) async fn show(
 struct Material {
     call: Call,
     records: Vec<RecordView>,
+    /// What else fits where a join is ambiguous.
+    candidates: Vec<CandidateView>,
+    /// Between the call's logs, on its day.
+    clocks: Vec<ClockView>,
     /// The alerts that rest on the call.
     alerts: Vec<AlertView>,
 }
@@ -137,11 +132,12 @@ fn material(rows: &Rows, id: CallId) -> Result<Option<Material>, StoreError> {
         record.line =
             kept().find(|line| line.record == record.id).and_then(|line| line.text.clone());
     }
-    Ok(Some(Material { call, records, alerts }))
+    let (candidates, clocks) = (rows.candidates_of(&call)?, rows.clocks_of(&call)?);
+    Ok(Some(Material { call, records, candidates, clocks, alerts }))
 }
 
 fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
-    let Material { call, records, alerts } = material;
+    let Material { call, records, candidates, clocks, alerts } = material;
     CallPage {
         frame,
         id: call.id,
@@ -154,15 +150,13 @@ fn page(frame: Frame, material: &Material, labels: Labels) -> CallPage {
         ended: WhenExact(call.ended),
         actor: Shown::short(&call.actor, 160),
         actor_address: Filter::default().address_of_actor(&call.actor),
+        actor_calls: CallsFilter::address_of_actor(&call.actor, call.at.zip(call.at)),
+        is_in_session: call.at.is_some() && call.kind == EventKind::Call,
         labels: label_words(labels),
         label_source: label_source_words(labels.source),
         event: event_words(call).map(|words| Shown::new(&format!("The log {words}."))),
-        disagreements: call
-            .discrepancies
-            .iter()
-            .map(|what| story::contradiction(&call.tool, what))
-            .collect(),
-        sightings: call.sightings.iter().map(|sighting| block(call, sighting)).collect(),
+        life: LifeBlock::new(call, clocks),
+        witnesses: WitnessTable::new(call, records, candidates),
         args: args(call),
         args_view: match call.args.view {
             ArgView::Nothing => "No log says anything about the arguments.",
@@ -223,61 +217,6 @@ fn facts(call: &Call) -> Vec<(&'static str, Shown)> {
     .into_iter()
     .filter_map(|(name, value)| Some((name, Shown::new(&value?))))
     .collect()
-}
-
-fn block(call: &Call, sighting: &Sighting) -> SightingBlock {
-    SightingBlock {
-        witness: sighting.witness.as_str(),
-        stream: Shown::short(&sighting.stream, 200),
-        joined: joined_words(sighting.joined_by, sighting.certainty),
-        class: class_word(sighting.class),
-        steps: sighting
-            .steps
-            .iter()
-            .map(|step| {
-                let offset = call.at.zip(step.at).map(|(start, at)| {
-                    let offset = at.since(start);
-                    format!("{}{}", if offset < 0 { "" } else { "+" }, duration(offset))
-                });
-                StepRow {
-                    at: WhenExact(step.at),
-                    offset: Shown::new(&offset.unwrap_or_default()),
-                    class: class_word(step.class),
-                    class_words: class_words(step.class),
-                    code: Shown::short(&step.code, 80),
-                }
-            })
-            .collect(),
-    }
-}
-
-const fn joined_words(joined_by: JoinedBy, certainty: Certainty) -> &'static str {
-    match (joined_by, certainty) {
-        (JoinedBy::Alone, _) => "first witness",
-        (JoinedBy::Trace, _) => "joined by a shared trace id",
-        (JoinedBy::Arguments, Certainty::Ambiguous) => {
-            "joined by tool, arguments and time; other calls fit as well"
-        }
-        (JoinedBy::Arguments, _) => "joined by tool, arguments and time; nothing else fits",
-        (JoinedBy::Time, Certainty::Ambiguous) => {
-            "joined by tool and time; other calls fit as well"
-        }
-        (JoinedBy::Time, _) => "joined by tool and time; nothing else fits",
-    }
-}
-
-const fn class_words(class: OutcomeClass) -> &'static str {
-    match class {
-        OutcomeClass::Asked => "a person was asked",
-        OutcomeClass::Approved => "approved",
-        OutcomeClass::Declined => "declined by a person",
-        OutcomeClass::Denied => "denied",
-        OutcomeClass::Input => "a person answered the server",
-        OutcomeClass::Ok => "ran and succeeded",
-        OutcomeClass::Limited => "stopped by a limit",
-        OutcomeClass::Error => "failed",
-        OutcomeClass::Unknown => "not known",
-    }
 }
 
 fn args(call: &Call) -> Vec<ArgRow> {

@@ -17,6 +17,8 @@ pub(crate) enum WebError {
     NoSuchIncident,
     #[error("there is no call with this id")]
     NoSuchCall,
+    #[error("there is no session with this id")]
+    NoSuchSession,
     #[error("{0}")]
     Bad(&'static str),
     #[error("the page cannot be used in this way")]
@@ -55,6 +57,7 @@ impl WebError {
             Self::NotFound
             | Self::NoSuchIncident
             | Self::NoSuchCall
+            | Self::NoSuchSession
             | Self::Desk(DeskError::UnknownAlert(_)) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -82,6 +85,11 @@ impl WebError {
                 "No such call",
                 "It may have been joined with another one since this link was made. Find it \
                  from its incident.",
+            ),
+            Self::NoSuchSession => (
+                "No such session",
+                "Its first call may have been joined with another one since this link was made. Find \
+                 it from one of its calls; a call without a time is in no session.",
             ),
             Self::NoSuchIncident | Self::Desk(DeskError::UnknownAlert(_)) => (
                 "No such incident",

@@ -1,6 +1,8 @@
 //! The incident list's filter: all of it is in the query string, so that a page's address is the
 //! page.
 
+use std::str::FromStr;
+
 use serde_json::Value;
 
 use super::incident::Incident;
@@ -9,9 +11,9 @@ use super::shown::{Severity, Shown, clock_text};
 use crate::model::{AlertId, AlertState, AlertView, Level, Micros};
 
 /// Longest value of one filter field, in characters.
-const VALUE_CHARS_MAX: usize = 200;
+pub(crate) const VALUE_CHARS_MAX: usize = 200;
 /// How hidden characters are shown. Values of the form come back with them written so.
-const ESCAPE: &str = "\\u{";
+pub(crate) const ESCAPE: &str = "\\u{";
 
 /// The time ranges on offer: word, description, length.
 pub(crate) const RANGES: [(&str, &str, i64); 6] = [
@@ -209,7 +211,7 @@ impl Filter {
 }
 
 /// Puts a value where it belongs; false when there is none to put.
-fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
+pub(crate) fn put<T>(place: &mut Option<T>, value: Option<T>) -> bool {
     let is_read = value.is_some();
     *place = value;
     is_read
@@ -257,13 +259,14 @@ fn in_value(value: &Value, holds: &impl Fn(&str) -> bool) -> bool {
 }
 
 /// RFC 3339, or what a browser's date and time field sends, taken as UTC.
-fn read_time(text: &str) -> Option<Micros> {
+pub(crate) fn read_time(text: &str) -> Option<Micros> {
     Micros::parse_rfc3339(text)
         .or_else(|| Micros::parse_rfc3339(&format!("{text}Z")))
         .or_else(|| Micros::parse_rfc3339(&format!("{text}:00Z")))
 }
 
-fn read_cursor(text: &str) -> Option<(Micros, AlertId)> {
+/// Where the page before ended.
+pub(crate) fn read_cursor<Id: FromStr>(text: &str) -> Option<(Micros, Id)> {
     let (at, id) = text.split_once('.')?;
     Some((Micros(at.parse().ok()?), id.parse().ok()?))
 }

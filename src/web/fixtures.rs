@@ -1,15 +1,19 @@
 //! Hand-made rows for tests: a trifecta, its surroundings and its sources.
 
+mod disputed;
+
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::incident::{Incident, group};
 use crate::model::{
-    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, Certainty, DecisionView,
-    Dialect, Discrepancy, EvidenceView, IngestCode, IngestEvent, JoinedBy, Level, Micros,
-    OutcomeClass, Ran, RecordId, RecordView, RejectView, Sighting, SourceView, Step, TimeQuality,
+    AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CallView, CandidateCall,
+    CandidateView, Certainty, ClockView, DecisionView, Dialect, Discrepancy, EvidenceView,
+    IngestCode, IngestEvent, JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId,
+    RecordView, RejectView, SessionId, SessionView, Sighting, SourceView, Step, Text, TimeQuality,
     Totals, Why, Witness, WitnessLine,
 };
-use crate::store::{AlertFilter, CallFilter};
+use crate::store::{AlertFilter, CallFilter, CallQuery};
 
 /// 2026-11-29T10:00:00Z
 pub(crate) const START: Micros = Micros(1_795_946_400_000_000);
@@ -23,6 +27,7 @@ pub(crate) struct Fixture {
     pub(crate) records: Vec<RecordView>,
     pub(crate) sources: Vec<SourceView>,
     pub(crate) ingest_events: Vec<Call>,
+    pub(crate) clocks: Vec<ClockView>,
     pub(crate) rejects: Vec<RejectView>,
     pub(crate) totals: Totals,
 }
@@ -70,6 +75,60 @@ impl Fixture {
         self.calls.iter().filter(within).take(filter.limit).cloned().collect()
     }
 
+    pub(crate) fn call_list(&self, query: &CallQuery) -> Vec<CallView> {
+        let within = |call: &CallView| {
+            (query.actors.is_empty() || query.actors.contains(&call.actor))
+                && (query.tools.is_empty() || query.tools.contains(&call.tool))
+                && query.class.is_none_or(|class| call.class == class)
+                && query.from.is_none_or(|from| call.at >= from)
+                && query.to.is_none_or(|to| call.at <= to)
+                && query.after.is_none_or(|(at, id)| {
+                    let beyond =
+                        if query.is_newest_first { Ordering::Less } else { Ordering::Greater };
+                    (call.at, call.id).cmp(&(at, id)) == beyond
+                })
+        };
+        let in_session =
+            |call: &&Call| query.session.as_deref().is_none_or(|session| *session == *call.session);
+        let calls = self.calls.iter().filter(in_session);
+        let mut calls: Vec<CallView> = calls.filter_map(view).filter(within).collect();
+        calls.sort_by_key(|call| (call.at, call.id));
+        if query.is_newest_first {
+            calls.reverse();
+        }
+        calls.truncate(query.limit);
+        calls
+    }
+
+    /// All calls as one session.
+    pub(crate) fn session(&self) -> Option<SessionView> {
+        let calls = self.call_list(&CallQuery { limit: usize::MAX, ..CallQuery::default() });
+        let names = |name: fn(&CallView) -> Option<&String>| {
+            let mut first: Vec<String> = calls.iter().filter_map(name).cloned().collect();
+            first.sort();
+            first.dedup();
+            Names { total: first.len() as u64 + 3, first }
+        };
+        Some(SessionView {
+            id: SessionId([7; 16]),
+            key: self.calls.first()?.session.to_string(),
+            first_at: calls.first()?.at,
+            last_at: calls.last()?.ended?,
+            calls: calls.len() as u64,
+            ran: 7,
+            denied: 2,
+            failed: 1,
+            actors: names(|call| Some(&call.actor)),
+            clients: names(|call| call.tenant.as_ref()),
+            tenants: names(|call| call.tenant.as_ref()),
+            servers: names(|call| call.server.as_ref()),
+        })
+    }
+
+    pub(crate) fn busy_until(&self, to: Micros) -> Option<Micros> {
+        self.calls.iter().filter(|call| call.at <= Some(to)).filter_map(|call| call.ended).max()
+    }
+
     pub(crate) fn records_of(&self, call: &Call) -> Vec<RecordView> {
         let step = |record: &&RecordView| {
             call.sightings
@@ -79,6 +138,52 @@ impl Fixture {
         };
         self.records.iter().filter(step).cloned().collect()
     }
+
+    pub(crate) fn candidates_of(&self, call: &Call) -> Vec<CandidateView> {
+        let wanted = call.sightings.iter().flat_map(|sighting| &sighting.candidates);
+        wanted
+            .map(|record| {
+                let call = self.calls.iter().find(|call| call.position == *record);
+                CandidateView {
+                    record: *record,
+                    path: self.sources.first().map(|source| source.path.clone()),
+                    call: call.map(|call| CandidateCall {
+                        id: call.id,
+                        at: call.at,
+                        actor: call.actor.to_string(),
+                    }),
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn clocks_of(&self, call: &Call) -> Vec<ClockView> {
+        let streams: Vec<&str> = call.sightings.iter().map(|sighting| &*sighting.stream).collect();
+        let is_of = |view: &&ClockView| {
+            let is_between = [&view.upper_stream, &view.lower_stream]
+                .iter()
+                .all(|stream| streams.contains(&stream.as_str()));
+            is_between && view.day == self.clocks[0].day
+        };
+        self.clocks.iter().filter(is_of).cloned().collect()
+    }
+}
+
+fn view(call: &Call) -> Option<CallView> {
+    let owned = |text: &Option<Text>| text.as_deref().map(str::to_owned);
+    Some(CallView {
+        id: call.id,
+        at: call.at?,
+        ended: call.ended,
+        tool: call.tool.to_string(),
+        server: owned(&call.server),
+        tenant: owned(&call.tenant),
+        actor: call.actor.to_string(),
+        class: call.class,
+        code: call.code.to_string(),
+        ran: call.ran,
+        witnesses: "client,server".to_owned(),
+    })
 }
 
 pub(crate) fn alert(id: u8, actor: &str, level: Level) -> AlertView {
@@ -136,6 +241,8 @@ fn sighting(id: u8, witness: Witness, times: &[i64]) -> Sighting {
         code: "ok".into(),
         joined_by: if is_lead { JoinedBy::Alone } else { JoinedBy::Arguments },
         certainty: if is_lead { Certainty::Exact } else { Certainty::Unambiguous },
+        attempt: 0,
+        candidates: Vec::new(),
         steps,
     }
 }
@@ -277,6 +384,13 @@ fn record(call: &Call) -> Vec<RecordView> {
             class: step.class,
             code: step.code.to_string(),
             detail: Some("200 in 180 ms".to_owned()),
+            tool: Some(call.tool.to_string()),
+            server: call.server.as_deref().map(str::to_owned),
+            args: call.args.clone(),
+            principal: call.principal.as_deref().map(str::to_owned),
+            client: None,
+            tenant: call.tenant.as_deref().map(str::to_owned),
+            session: None,
             flags: vec!["duplicate-key".to_owned()],
             line: Some(
                 r#"{"event":"tool_call","tool":"search_tickets","args":{"query":"customer tokens",
@@ -328,6 +442,9 @@ pub(crate) fn world() -> Fixture {
     (alerts[3].state, alerts[4].state) = (AlertState::Acknowledged, AlertState::Closed);
     alerts[4].close_reason = Some(crate::model::CloseReason::Benign);
     alerts[5].retracted = Some("a backdated record moved the first use".to_owned());
+    let (disputed, disputed_records) = disputed::disputed();
+    let records = calls.iter().flat_map(record).chain(disputed_records).collect();
+    calls.push(disputed);
     Fixture {
         decisions: vec![DecisionView {
             at: START.plus(Micros::MINUTE),
@@ -336,9 +453,14 @@ pub(crate) fn world() -> Fixture {
             close_reason: None,
             note: "Looking at it.\nAsked the owner of desk-agent.".to_owned(),
         }],
-        records: calls.iter().flat_map(record).collect(),
+        records,
         calls,
         ingest_events: vec![ingest_event()],
+        clocks: vec![
+            clocks(0, "client.jsonl", "server.jsonl", 1_840, 12),
+            clocks(0, "client.jsonl", "gateway.jsonl", 0, 3),
+            clocks(1, "client.jsonl", "server.jsonl", -61_500, 40),
+        ],
         sources: vec![
             source("client", "live", 1),
             source("server", "live", 2),
@@ -375,6 +497,17 @@ fn ingest_event() -> Call {
         line: None,
     };
     event.to_call()
+}
+
+fn clocks(days_ago: i64, upper: &str, lower: &str, offset_ms: i64, spread_ms: u64) -> ClockView {
+    ClockView {
+        day: START.minus(10 * Micros::HOUR + days_ago * Micros::DAY),
+        upper_stream: upper.to_owned(),
+        lower_stream: lower.to_owned(),
+        samples: 14_202,
+        offset_ms,
+        spread_ms,
+    }
 }
 
 fn source(name: &str, state: &str, generation: u64) -> SourceView {
@@ -429,33 +562,24 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
         }
     }
     for call in &mut world.calls {
-        (call.tool, call.code, call.session, call.actor) = (shared(), shared(), shared(), shared());
-        (call.server, call.principal, call.client) =
-            (Some(shared()), Some(shared()), Some(shared()));
-        (call.tenant, call.request_id, call.group_id, call.trace_id) =
-            (Some(shared()), Some(shared()), Some(shared()), Some(shared()));
-        call.flags = vec![shared()];
-        call.also = vec![(shared(), shared())];
-        call.args.dropped = vec![shared()];
-        call.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
-        for sighting in &mut call.sightings {
-            (sighting.stream, sighting.code) = (shared(), shared());
-            sighting.steps.iter_mut().for_each(|step| step.code = shared());
-        }
-        call.discrepancies = vec![Discrepancy::Outcome {
-            upper: Witness::Client,
-            upper_code: shared(),
-            lower: Witness::Server,
-            lower_code: shared(),
-        }];
+        make_hostile(call, text);
     }
     for record in &mut world.records {
         (record.dialect, record.stream, record.path) = (owned(), owned(), owned());
         (record.code, record.detail, record.line) = (owned(), Some(owned()), Some(owned()));
         record.flags = vec![owned()];
+        (record.tool, record.server, record.client) = (Some(owned()), Some(owned()), Some(owned()));
+        (record.tenant, record.session) = (Some(owned()), Some(owned()));
+        // Two values of a principal, so that the page tells of both.
+        record.principal = Some(format!("{:?}{text}", record.witness));
+        record.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
+        record.args.dropped = vec![shared()];
     }
     for source in &mut world.sources {
         (source.stream, source.path, source.state) = (owned(), owned(), owned());
+    }
+    for clocks in &mut world.clocks {
+        (clocks.upper_stream, clocks.lower_stream) = (owned(), owned());
     }
     for event in &mut world.ingest_events {
         event.stream = shared();
@@ -469,4 +593,34 @@ pub(crate) fn hostile_world(text: &str) -> Fixture {
     }
     world.totals.last_mail_error = Some(owned());
     world
+}
+
+fn make_hostile(call: &mut Call, text: &str) {
+    let shared = || Arc::<str>::from(text);
+    (call.tool, call.code, call.session, call.actor) = (shared(), shared(), shared(), shared());
+    (call.server, call.principal, call.client) = (Some(shared()), Some(shared()), Some(shared()));
+    (call.tenant, call.request_id, call.group_id, call.trace_id) =
+        (Some(shared()), Some(shared()), Some(shared()), Some(shared()));
+    call.flags = vec![shared()];
+    call.also = vec![(shared(), shared())];
+    call.args.dropped = vec![shared()];
+    call.args.values.iter_mut().for_each(|arg| (arg.name, arg.text) = (shared(), shared()));
+    for sighting in &mut call.sightings {
+        (sighting.stream, sighting.code) = (shared(), shared());
+        sighting.steps.iter_mut().for_each(|step| step.code = shared());
+    }
+    call.discrepancies = vec![
+        Discrepancy::Outcome {
+            upper: Witness::Client,
+            upper_code: shared(),
+            lower: Witness::Server,
+            lower_code: shared(),
+        },
+        Discrepancy::Arguments {
+            upper: Witness::Client,
+            lower: Witness::Server,
+            names: vec![shared()],
+        },
+        Discrepancy::Unwitnessed { by: Witness::Gateway, stream: shared() },
+    ];
 }

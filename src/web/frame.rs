@@ -9,6 +9,7 @@ use super::state::WebState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     Incidents,
+    Calls,
     Sources,
     Other,
 }
@@ -62,6 +63,10 @@ impl Frame {
 
     pub(crate) fn is_incidents(&self) -> bool {
         self.section == Section::Incidents
+    }
+
+    pub(crate) fn is_calls(&self) -> bool {
+        self.section == Section::Calls
     }
 
     pub(crate) fn is_sources(&self) -> bool {

@@ -7,6 +7,7 @@ use axum::extract::{Path, Query, State};
 
 use super::LabelsOf;
 use super::backend::Rows;
+use super::calls_filter::CallsFilter;
 use super::error::WebError;
 use super::filter::Filter;
 use super::frame::{Frame, Section};
@@ -47,6 +48,10 @@ pub(crate) struct IncidentPage {
     is_retracted: bool,
     actor: Shown,
     actor_address: Option<String>,
+    /// The actor's other calls around the incident.
+    actor_calls: Option<String>,
+    /// The sessions of its calls, each with a call of it.
+    sessions: Vec<(CallId, Shown)>,
     first: When,
     last: When,
     lasted: Option<Shown>,
@@ -277,6 +282,7 @@ fn page(
     let (first, last) = (incident.first_seen(), incident.last_seen());
     let lasted =
         first.zip(last).map(|(first, last)| last.since(first)).filter(|lasted| *lasted > 0);
+    let sessions = sessions(&incident);
     let ids: Vec<String> = incident.alerts().iter().map(|alert| alert.id.to_string()).collect();
     let start = scene.calls.iter().find(|call| !call.is_context()).and_then(|call| call.at);
     IncidentPage {
@@ -290,6 +296,10 @@ fn page(
         is_retracted: incident.is_retracted(),
         actor: Shown::short(incident.actor(), 160),
         actor_address: Filter::default().address_of_actor(incident.actor()),
+        actor_calls: sessions
+            .first()
+            .and_then(|_| CallsFilter::address_of_actor(incident.actor(), first.zip(last))),
+        sessions,
         first: When(first),
         last: When(last),
         lasted: lasted.map(|lasted| Shown::new(&brief_duration(lasted))),
@@ -312,6 +322,18 @@ fn page(
         seen: ids.join(","),
         reasons: CloseReason::ALL.map(|reason| (reason.as_str(), reason_words(reason))),
     }
+}
+
+/// The first sessions of the evidence. What a log did is in none, nor is a call without a time.
+fn sessions(incident: &Incident) -> Vec<(CallId, Shown)> {
+    let mut known = std::collections::HashSet::new();
+    let evidence = incident.alerts().iter().flat_map(|alert| &alert.evidence);
+    evidence
+        .filter(|call| call.event.is_none() && call.at.is_some())
+        .filter(|call| known.insert(call.session.as_str()))
+        .take(SESSIONS_MAX)
+        .map(|call| (call.call_id, Shown::short(&call.session, 80)))
+        .collect()
 }
 
 fn notes(incident: &Incident, scene: &Scene, timeline: &Timeline, is_cut: bool) -> Vec<Shown> {

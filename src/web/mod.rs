@@ -10,6 +10,9 @@ mod arguments;
 mod assets;
 mod backend;
 mod call_page;
+mod call_table;
+mod calls_filter;
+mod calls_page;
 mod decide;
 mod error;
 mod events;
@@ -23,10 +26,12 @@ mod histogram;
 pub mod incident;
 mod incident_page;
 mod json_text;
+mod life;
 mod link;
 mod list_page;
 mod scene;
 mod session;
+mod session_page;
 mod shown;
 mod sources_page;
 mod state;
@@ -34,6 +39,7 @@ mod story;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod witnesses;
 
 use std::io;
 use std::net::SocketAddr;
@@ -125,7 +131,10 @@ fn routes(state: Shared) -> Router {
         .route("/", get(list_page::show))
         .route("/incidents/{id}", get(incident_page::show))
         .route("/incidents/{id}/decide", post(decide::submit))
+        .route("/calls", get(calls_page::show))
         .route("/calls/{id}", get(call_page::show))
+        .route("/sessions/of/{call}", get(session_page::find))
+        .route("/sessions/{id}", get(session_page::show))
         .route("/sources", get(sources_page::show))
         .route("/logout", post(session::leave))
         .route_layer(login.clone())

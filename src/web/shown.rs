@@ -78,9 +78,21 @@ impl fmt::Display for WhenExact {
     }
 }
 
+/// A day of UTC, written as a `<time>` element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Day(pub(crate) Micros);
+
+impl fmt::Display for Day {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let day = self.0.to_datetime().format("%F").to_string();
+        write!(f, "<time datetime=\"{day}\">{day}</time>")
+    }
+}
+
 /// They write their own element, of digits alone: nothing in it can come from a log.
 impl askama::filters::HtmlSafe for When {}
 impl askama::filters::HtmlSafe for WhenExact {}
+impl askama::filters::HtmlSafe for Day {}
 
 /// A coordinate in a picture, with one decimal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]

@@ -7,9 +7,9 @@ use axum::extract::State;
 
 use super::error::WebError;
 use super::frame::{Frame, Section};
-use super::shown::{Shown, When, bytes, count};
+use super::shown::{Day, Shown, When, bytes, count, duration};
 use super::state::Shared;
-use crate::model::{Call, CallId, Micros, RejectView, SourceView, Totals, event_words};
+use crate::model::{Call, CallId, ClockView, Micros, RejectView, SourceView, Totals, event_words};
 
 /// Newest ingest events shown.
 const EVENTS_MAX: usize = 50;
@@ -17,6 +17,8 @@ const EVENTS_MAX: usize = 50;
 const REJECTS_MAX: usize = 50;
 /// Sources shown; a folder with more is one to tidy up.
 const SOURCES_MAX: usize = 1000;
+/// Rows on clocks shown.
+const CLOCKS_MAX: usize = 100;
 /// Characters of a reject's line shown.
 const HEAD_CHARS_MAX: usize = 600;
 
@@ -32,6 +34,8 @@ pub(crate) struct SourcesPage {
     rows: Vec<Row>,
     left_out: usize,
     events: Vec<EventRow>,
+    clocks: Vec<ClockRow>,
+    clocks_cut: bool,
     rejects: Vec<RejectBlock>,
     rejects_total: Shown,
 }
@@ -59,6 +63,16 @@ struct EventRow {
     words: Shown,
 }
 
+/// How far apart two streams' clocks were on one day.
+struct ClockRow {
+    day: Day,
+    upper: Shown,
+    lower: Shown,
+    offset: Shown,
+    spread: Shown,
+    samples: Shown,
+}
+
 struct RejectBlock {
     stream: Shown,
     path: Shown,
@@ -71,24 +85,33 @@ struct RejectBlock {
 pub(crate) async fn show(State(state): State<Shared>) -> Result<SourcesPage, WebError> {
     let frame = Frame::new(&state, "Sources", Section::Sources);
     let last_round = state.health.borrow().last_batch_at;
-    let (sources, events, rejects, totals) = state
+    let material = state
         .reading
         .read(|rows| {
-            let events = rows.ingest_events(EVENTS_MAX)?;
-            Ok((rows.sources()?, events, rows.rejects(REJECTS_MAX)?, rows.totals()?))
+            Ok(Material {
+                sources: rows.sources()?,
+                events: rows.ingest_events(EVENTS_MAX)?,
+                // One more than is shown tells whether there are more.
+                clocks: rows.clocks(CLOCKS_MAX + 1)?,
+                rejects: rows.rejects(REJECTS_MAX)?,
+                totals: rows.totals()?,
+            })
         })
         .await?;
-    Ok(page(frame, &sources, &events, &rejects, &totals, last_round))
+    Ok(page(frame, &material, last_round))
 }
 
-fn page(
-    frame: Frame,
-    sources: &[SourceView],
-    events: &[Call],
-    rejects: &[RejectView],
-    totals: &Totals,
-    last_round: Option<Micros>,
-) -> SourcesPage {
+/// What was read for the page.
+struct Material {
+    sources: Vec<SourceView>,
+    events: Vec<Call>,
+    clocks: Vec<ClockView>,
+    rejects: Vec<RejectView>,
+    totals: Totals,
+}
+
+fn page(frame: Frame, material: &Material, last_round: Option<Micros>) -> SourcesPage {
+    let Material { sources, events, clocks, rejects, totals } = material;
     let lag: u64 =
         sources.iter().filter(|source| source.state != "gone").map(SourceView::lag).sum();
     let number = |number| Shown::new(&count(number));
@@ -112,6 +135,8 @@ fn page(
         rows: sources.iter().take(SOURCES_MAX).map(row).collect(),
         left_out: sources.len().saturating_sub(SOURCES_MAX),
         events: events.iter().map(event).collect(),
+        clocks: clocks.iter().take(CLOCKS_MAX).map(clock_row).collect(),
+        clocks_cut: clocks.len() > CLOCKS_MAX,
         rejects: rejects.iter().map(reject).collect(),
         rejects_total: number(totals.rejects),
     }
@@ -141,6 +166,27 @@ fn event(event: &Call) -> EventRow {
         stream: Shown::short(&event.stream, 200),
         words: Shown::new(&event_words(event).unwrap_or_default()),
     }
+}
+
+fn clock_row(clocks: &ClockView) -> ClockRow {
+    let offset = match clocks.offset_ms {
+        0 => "together".to_owned(),
+        ahead @ 1.. => format!("{} ahead", span(ahead.unsigned_abs())),
+        behind => format!("{} behind", span(behind.unsigned_abs())),
+    };
+    ClockRow {
+        day: Day(clocks.day),
+        upper: Shown::short(&clocks.upper_stream, 200),
+        lower: Shown::short(&clocks.lower_stream, 200),
+        offset: Shown::new(&offset),
+        spread: Shown::new(&format!("±{}", span(clocks.spread_ms))),
+        samples: Shown::new(&count(clocks.samples)),
+    }
+}
+
+/// Milliseconds as a length of time.
+fn span(millis: u64) -> String {
+    duration(i64::try_from(millis.saturating_mul(1000)).unwrap_or(i64::MAX))
 }
 
 fn reject(reject: &RejectView) -> RejectBlock {

@@ -19,6 +19,7 @@ use super::state::{Shared, WebState};
 use super::{Health, routes};
 use crate::model::{AlertState, Label, LabelSource, Labels, Tri};
 
+mod calls;
 mod database;
 mod hostile;
 mod pages;
@@ -28,6 +29,10 @@ const HOST: &str = "127.0.0.1:7700";
 const TOKEN: &str = "0123456789abcdef-the-token";
 const INCIDENT: &str = "/incidents/01010101010101010101010101010101";
 const CALL: &str = "/calls/0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
+/// The call of the fixtures with all that can be wrong.
+const DISPUTED: &str = "/calls/28282828282828282828282828282828";
+const SESSION: &str =
+    "/sessions/07070707070707070707070707070707?call=0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e0e";
 
 /// The dashboard over fixed rows, with the ends that a daemon would hold.
 struct Site {

@@ -52,8 +52,15 @@ fn a_hostile_log_is_shown_and_does_nothing() {
         calls.extend(paths("tr.call-row th a"));
     }
     assert!(calls.len() >= 10);
+    let mut sessions = BTreeSet::new();
     for path in &calls {
         visit(path);
+        sessions.extend(paths("a[href^='/sessions/of/']"));
+    }
+    assert!(sessions.len() >= 10);
+    for path in sessions.iter().take(3) {
+        visit(path);
+        assert!(chrome.count("table.calls tbody tr") >= 1, "{path} lists the session's calls");
     }
     visit("/sources");
     visit("/?q=%22%3E%3Cimg+src%3Dx+onerror%3Dwindow.hacked%3D1%3E&rule=%E2%80%AEx&actor=%1B[31m");
@@ -68,6 +75,35 @@ fn a_hostile_log_is_shown_and_does_nothing() {
     for text in [SCRIPT, "<img src=x", "javascript:window.hacked=1", TURNED, "\\u{1b}[2J", "\\u{0}"]
     {
         assert!(seen.contains(text), "{text} is not shown");
+    }
+    assert_eq!(chrome.complaints(), Vec::<String>::new());
+}
+
+#[test]
+fn a_hostile_name_in_a_filter_of_calls_is_a_name() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = home.path().join("logs");
+    write_logs(&logs);
+    let daemon = Daemon::start(home.path(), &logs);
+    daemon.await_count("select count(*) from calls", 17);
+    let chrome = Chrome::start();
+    watch_the_policy(&chrome);
+    chrome.open(&daemon.link);
+    let site = daemon.link.split("/login").next().unwrap();
+    let filter =
+        "actor=%22%3E%3Cimg+src%3Dx+onerror%3Dwindow.hacked%3D1%3E&tool=%E2%80%AEx&outcome=%1B[31m";
+    for (path, rows) in [
+        ("/calls", 17),
+        (&*format!("/calls?{filter}"), 0),
+        ("/calls?tool=%E2%80%AEgnp.exe%E2%81%A6", 1),
+    ] {
+        chrome.open(&format!("{site}{path}"));
+        assert_eq!(chrome.count("table.calls tbody tr"), rows, "{path}");
+        assert_inert(&chrome, path);
+        // What the form holds is what was asked for: sending it again finds the same.
+        chrome.follow("form.filter button");
+        assert_eq!(chrome.count("table.calls tbody tr"), rows, "{path} sent again");
+        assert_inert(&chrome, path);
     }
     assert_eq!(chrome.complaints(), Vec::<String>::new());
 }

@@ -102,10 +102,15 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
     };
     chrome.open(&format!("{site}/?rule=trifecta-signature"));
     let incident = path("#incidents a.title");
+    chrome.open(&format!("{site}{incident}"));
+    let joined = path("tr.call-row:not(.context) th a");
     chrome.open(&format!("{site}/?rule=policy-bypass"));
     let bypass = path("#incidents a.title");
     chrome.open(&format!("{site}{bypass}"));
     let call = path("tr.call-row:not(.context) th a");
+    chrome.open(&format!("{site}{call}"));
+    let session = path("a[href^='/sessions/of/']");
+    let calls = path("a[href^='/calls?']");
     let search = "/?q=comment&level=low&rule=trifecta-signature&from=2026-11-01T00%3A00";
     vec![
         ("list", "/".to_owned()),
@@ -114,6 +119,10 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
         ("incident", incident),
         ("bypass", bypass),
         ("call", call),
+        ("joined", joined),
+        ("session", session),
+        ("calls", calls),
+        ("no-calls", "/calls?outcome=input&tool=nothing".to_owned()),
         ("sources", "/sources".to_owned()),
         ("login", "/login".to_owned()),
         ("error", "/incidents/none".to_owned()),

@@ -4,7 +4,7 @@ use super::assert_none;
 use super::source::{Named, SOURCES, Source};
 
 /// Every module and the modules it may name, beside itself. The text of the README's map, as a rule.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("main", &["cli"]),
     // The command line starts the daemon, and for a command that needs none goes to the parts itself.
     (
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     (
         "daemon",
         &[
+            "absence",
             "catalogue",
             "config",
             "correlate",
@@ -51,6 +52,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("simulate", &["model"]),
     ("detect", &["model"]),
     ("correlate", &["model"]),
+    ("absence", &["model"]),
     ("catalogue", &["model"]),
     // What a dialect gives is masked and shown inert from its first moment on.
     ("dialects", &["mask", "model", "untrusted"]),
@@ -61,8 +63,17 @@ const ARROWS: [(&str, &[&str]); 18] = [
 ];
 
 /// The stages that are functions of their arguments. Of `simulate`, all but the file that writes.
-const PURE: [&str; 8] =
-    ["catalogue", "correlate", "detect", "dialects", "mask", "model", "simulate", "untrusted"];
+const PURE: [&str; 9] = [
+    "absence",
+    "catalogue",
+    "correlate",
+    "detect",
+    "dialects",
+    "mask",
+    "model",
+    "simulate",
+    "untrusted",
+];
 const PURE_BUT_FOR: [&str; 1] = ["src/simulate/write.rs"];
 
 /// What a pure stage must not name: whatever gives another answer tomorrow, or leaves something behind.

@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{Pipeline, Setup, Step, cursor, tail};
 use crate::daemon::carried::Carried;
 use crate::daemon::intake::Again;
-use crate::model::{Call, CallChange, Micros};
+use crate::model::{Call, CallChange, IngestCode, Micros};
 use crate::store::{Batch, Parts, Position, Restored, Store, StoreError};
 
 /// Rejects carried over at a time.
@@ -126,7 +126,7 @@ impl Pipeline {
         }
         if let Some(store) = &old {
             match store.events() {
-                Ok(events) => self.take_events(events, clock())?,
+                Ok(events) => self.take_events(noticed(events), clock())?,
                 Err(error) => reading.losses.push(format!("what reading showed: {error}")),
             }
         }
@@ -169,6 +169,13 @@ impl Pipeline {
     pub(in crate::daemon) fn declare_lost(&mut self) -> Result<u64, StoreError> {
         self.store.declare_lost()
     }
+}
+
+/// What reading showed but for what the records show again.
+fn noticed(mut events: Vec<Call>) -> Vec<Call> {
+    events
+        .retain(|event| !IngestCode::from_word(&event.code).is_some_and(IngestCode::is_of_records));
+    events
 }
 
 /// Takes over the rejects, gaps and positions of these parts. What cannot be read of them is a loss.

@@ -83,6 +83,9 @@ impl Pipeline {
     fn is_history(&self, call: &Call) -> bool {
         let code = IngestCode::from_word(&call.code).filter(|_| call.kind == EventKind::Ingest);
         if let Some(code) = code {
+            if code.is_of_records() {
+                return self.is_history_pending;
+            }
             return code.is_of_content() && self.intake.is_history(call.position);
         }
         let mut steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);

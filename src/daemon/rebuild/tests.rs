@@ -26,6 +26,7 @@ fn setup(home: &Path) -> Setup {
         catalogue: Arc::new(Catalogue::shipped()),
         clocks: vec![],
         outcome_words: vec![],
+        path_patterns: vec![],
         is_single_pass: false,
         silence_micros: None,
         journal: Some(super::super::journal_path(&database)),

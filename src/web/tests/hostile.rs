@@ -2,7 +2,8 @@
 
 use super::*;
 
-const PAGES: [&str; 5] = ["/", "/?q=match", INCIDENT, CALL, "/sources"];
+const PAGES: [&str; 8] =
+    ["/", "/?q=match", INCIDENT, CALL, DISPUTED, "/sources", "/calls", SESSION];
 
 const CORPUS: [&str; 10] = [
     "<script>alert(1)</script>",
@@ -89,8 +90,13 @@ async fn what_a_link_or_form_brings_in_stays_text_too() {
     for text in
         ["%3Cscript%3Ealert(1)%3C/script%3E", "%22%3E%3Cimg%20src=x%20onerror=y%3E", "%E2%80%AE"]
     {
-        for key in ["q", "actor", "rule", "level", "from", "before", "range"] {
-            let page = format!("/?{key}={text}");
+        let incidents = ["q", "actor", "rule", "level", "from", "before", "range"];
+        let calls = ["actor", "tool", "outcome", "from", "to", "before", "range"];
+        let addresses = incidents.iter().map(|key| format!("/?{key}={text}"));
+        let session = ["call", "after"]
+            .map(|key| format!("/sessions/07070707070707070707070707070707?{key}={text}"));
+        let more = calls.iter().map(|key| format!("/calls?{key}={text}")).chain(session);
+        for page in addresses.chain(more) {
             let answer = site.get(&page).await;
             assert_eq!(answer.status, StatusCode::OK, "{page}");
             assert_inert(&page, text, &answer.body);
@@ -99,7 +105,13 @@ async fn what_a_link_or_form_brings_in_stays_text_too() {
         assert_eq!(login.count("<script"), 0);
         assert!(!login.body.contains("<img"));
     }
-    for path in ["/calls/%3Cscript%3E", "/incidents/%3Cscript%3E", "/%3Cscript%3E"] {
+    for path in [
+        "/calls/%3Cscript%3E",
+        "/incidents/%3Cscript%3E",
+        "/sessions/%3Cscript%3E",
+        "/sessions/of/%3Cscript%3E",
+        "/%3Cscript%3E",
+    ] {
         let answer = site.get(path).await;
         assert_eq!((answer.status, answer.count("<script")), (StatusCode::NOT_FOUND, 0));
     }

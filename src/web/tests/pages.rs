@@ -128,7 +128,7 @@ async fn an_incident_says_what_happened_and_why_it_fired() {
         "17 further calls of the evidence",
         "Mara",
         "Asked the owner of desk-agent.",
-        "the witnesses disagree",
+        "The witnesses disagree about how ",
         "timeout",
         "open-world",
         "sensitive",
@@ -211,6 +211,78 @@ async fn a_call_is_shown_down_to_its_bytes() {
     assert!(page.contains("<bdi>  &#34;outcome&#34;: &#34;ok&#34;</bdi>"));
 }
 
+/// The page's text without tags; what stands apart on the page has a space between.
+fn text_of(page: &str) -> String {
+    let mut text = String::new();
+    for part in page.split('<') {
+        let (tag, outside) = part.split_once('>').unwrap_or_default();
+        let is_apart = ["p", "li", "td", "th", "div", "span", "/span", "h"];
+        if is_apart.iter().any(|apart| tag.starts_with(apart)) {
+            text.push(' ');
+        }
+        text.push_str(outside);
+    }
+    let text = text.replace("&#34;", "\"").replace("&#39;", "'");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn the_life_of_a_call_is_told_with_its_waits_and_what_never_came() {
+    let page = Site::new(world()).get(DISPUTED).await.body;
+    let text = text_of(&page);
+    for told in [
+        "The call was made 2 times: attempt 1: TIMEOUT; attempt 2: error.",
+        "Asked The client asked a person for approval. ASK",
+        "2.3 s passed between question and answer.",
+        "1.6 s passed between question and answer.",
+        "Approved A person approved it. ALLOWED",
+        "Failed For the client it ended in an error. TIMEOUT",
+        "Run not told by any log here No log of a server tells of this attempt.",
+        "Passage never came The gateway's log gateway.jsonl went on and has no record of it.",
+        "By the clock of the server's log server.jsonl it was 2.24 s later; that day this clock runs 1.84 s ahead \
+         of the other, as joins show.",
+        "+11.24 s about 400 ms later Ran The server worked on it, and it failed.",
+        "550 ms later Completed",
+        "By the clock of the client's log client.jsonl this was 1.29 s before the step above; that day this clock \
+         runs 1.84 s behind the other, as joins show, which explains it.",
+        "The clock of server.jsonl ran 1.84 s ahead of that of client.jsonl that day (±12 ms, from 14,202 joins).",
+        "950 ms after its own word before",
+    ] {
+        assert!(text.contains(told), "{told}\n{text}");
+    }
+    assert_eq!(page.matches("<li class=\"step missing").count(), 1);
+    assert_eq!(page.matches("<li class=\"step untold").count(), 1);
+    assert_eq!(page.matches("<li class=\"step told").count(), 7);
+}
+
+#[tokio::test]
+async fn witnesses_stand_side_by_side_and_where_they_disagree_is_said() {
+    let page = Site::new(world()).get(DISPUTED).await.body;
+    let text = text_of(&page);
+    for told in [
+        "The witnesses disagree about how delete_file ended: the client says COMPLETED, the server says error.",
+        "The client asked about one thing and did another: after the question, the arguments options and query \
+         changed in delete_file. options is {\"limit\":20,\"fields\":[\"id\",\"body\"]} in the question, \
+         \"other options\" in the end.",
+        "query is \"other query\" for the client, \"yet another query\" for the server.",
+        "ran, yet the gateway's log gateway.jsonl, which went on meanwhile, has no record of it: either the call \
+         went round it, or that log leaves things out.",
+        "The witnesses name different tenants: the client says acme, the server says globex.",
+        "ambiguous joined by tool, arguments and time; 2 other calls fit as well",
+        "by u-eng",
+        "a record at /var/log/mcp/client.jsonl byte 102,708",
+        "client, attempt 2",
+        "in the question: all values",
+    ] {
+        assert!(text.contains(told), "{told}\n{text}");
+    }
+    assert!(page.contains(&format!("<a href=\"/calls/{}\">", "0b".repeat(16))));
+    // The tenant of each; outcome and arguments of those that made the second attempt.
+    assert_eq!(page.matches("class=\"differs\"").count(), 7);
+    let plain = Site::new(world()).get(&format!("/calls/{}", "15".repeat(16))).await.body;
+    assert_eq!(plain.matches("class=\"differs\"").count(), 0);
+}
+
 #[tokio::test]
 async fn a_line_that_only_an_alert_kept_is_shown() {
     let mut fixture = world();
@@ -231,6 +303,11 @@ async fn sources_show_lag_rejects_and_mail_errors() {
         "41,377",
         "connection refused by mail.example:587",
         "1,204,331",
+        "2026-11-29</time>",
+        "1.84 s ahead",
+        "1 min 01 s behind",
+        "together",
+        "±12 ms",
         "700.0 MiB",
     ] {
         assert!(page.contains(text), "{text}");
@@ -244,7 +321,7 @@ async fn every_page_raises_the_alarm_when_ingest_stops() {
     site.health
         .send(Health { ingest_error: Some("disk <full>".to_owned()), ..Health::default() })
         .unwrap();
-    for path in ["/", INCIDENT, CALL, "/sources"] {
+    for path in ["/", INCIDENT, CALL, "/sources", "/calls", SESSION] {
         let page = site.get(path).await.body;
         assert!(page.contains("Ingest has stopped: disk &#60;full&#62;"), "{path}");
     }
@@ -254,7 +331,13 @@ async fn every_page_raises_the_alarm_when_ingest_stops() {
 async fn what_is_not_there_is_said_kindly() {
     let site = Site::new(world());
     let nobody = CallId([0xff; 16]);
-    for path in [format!("/calls/{nobody}"), format!("/incidents/{nobody}"), "/x".to_owned()] {
+    for path in [
+        format!("/calls/{nobody}"),
+        format!("/incidents/{nobody}"),
+        format!("/sessions/{nobody}"),
+        format!("/sessions/of/{nobody}"),
+        "/x".to_owned(),
+    ] {
         let answer = site.get(&path).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}");
         assert!(answer.body.contains("Incident list"), "{path}");
