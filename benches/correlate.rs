@@ -22,10 +22,8 @@ const TOOLS: u64 = 20;
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn main() {
-    let share: f64 = std::env::var("CALLTRAIL_BENCH_SHARE")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(1.0);
+    let share = std::env::var_os("CALLTRAIL_BENCH_SHARE");
+    let share: f64 = share.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(1.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     let count = |full: u64| (full as f64 * share) as u64;
     println!(
