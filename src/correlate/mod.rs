@@ -220,7 +220,10 @@ impl Correlator {
         for ((tool, minute, past), (first, last)) in minutes {
             let held = self.memory.floor_of_tool(tool);
             for at in [first, last] {
-                if self.is_missing(held, minute.map(|_| at)) {
+                // A proxy that is loaded may answer a call without a time, which no floor tells to be held.
+                let may_be_lost = past == Some(false) && !matches!(held, Held::Whole);
+                let is_lost = minute.is_none() && may_be_lost;
+                if is_lost || self.is_missing(held, minute.map(|_| at)) {
                     let at = minute.map_or(self.floor, |_| at);
                     missing.push(Missing { tool, at, past });
                 }
