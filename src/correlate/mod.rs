@@ -172,7 +172,7 @@ impl Correlator {
     pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
         let of_proxies = self.cutoff_of_proxies(records);
         let missing = self.missing(records, proxies, of_proxies);
-        let cutoffs = self.cutoffs(&missing, of_proxies);
+        let cutoffs = self.cutoffs(records, &missing, of_proxies);
         let times = missing.into_iter().map(|missing| {
             let Missing { tool, at, past } = missing;
             let past = past.unwrap_or_else(|| cutoffs.get(tool).is_some_and(|cutoff| at < *cutoff));
@@ -245,7 +245,12 @@ impl Correlator {
     }
 
     /// Records of a tool before this time are joined apart from memory, among neighbours that are loaded for them.
-    fn cutoffs(&self, missing: &[Missing<'_>], of_proxies: Micros) -> FxHashMap<Text, Micros> {
+    fn cutoffs(
+        &self,
+        records: &[Arc<Record>],
+        missing: &[Missing<'_>],
+        of_proxies: Micros,
+    ) -> FxHashMap<Text, Micros> {
         let mut by_tool: FxHashMap<&str, (Vec<Micros>, bool)> = FxHashMap::default();
         for Missing { tool, at, past } in missing.iter().filter(|one| one.past != Some(true)) {
             let (late, is_proxied) = by_tool.entry(tool).or_default();
@@ -261,7 +266,14 @@ impl Correlator {
             // What a proxy brings into the present is joined there with all that is near it.
             (Text::from(tool), if is_proxied { own.min(of_proxies) } else { own })
         };
-        by_tool.into_iter().map(cutoff).collect()
+        let mut cutoffs: FxHashMap<Text, Micros> = by_tool.into_iter().map(cutoff).collect();
+        // And what a proxy brings into the past is joined there with what is near it, known or not.
+        let old = proxied(records).filter(|record| record.at.is_some_and(|at| at < of_proxies));
+        for tool in old.filter_map(|record| record.bare_tool()) {
+            let cutoff = cutoffs.entry(Text::from(tool)).or_insert(of_proxies);
+            *cutoff = of_proxies.max(*cutoff);
+        }
+        cutoffs
     }
 
     /// Records of proxies before this time are joined apart. A proxy tells of many tools, so its past lies before
@@ -317,7 +329,8 @@ impl Correlator {
     pub fn apply(&mut self, records: &[Arc<Record>], loaded: Vec<Loaded>) -> Outcome {
         let mut diff = Diff::default();
         let of_proxies = self.cutoff_of_proxies(records);
-        let cutoffs = self.cutoffs(&self.missing(records, &loaded, of_proxies), of_proxies);
+        let cutoffs =
+            self.cutoffs(records, &self.missing(records, &loaded, of_proxies), of_proxies);
         let has_late = !loaded.is_empty();
         let mut past = Memory::default();
         for loaded in loaded {
