@@ -41,8 +41,9 @@ deny: ## Check the dependencies' licences, sources and duplicates
 advisories: ## Check the dependencies against the RustSec advisory database
 	@.ci/deny advisories
 
-bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load
+bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load, then joining alone
 	cargo bench --locked --bench scan
+	cargo bench --locked --bench correlate
 
 joins: libduckdb ## Measure how many joins are right and how many are found, on a million hard records
 	cargo bench --locked --bench joins

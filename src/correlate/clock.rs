@@ -23,8 +23,8 @@ const TOLERANCES_MICROS: [i64; 4] =
     [Micros::SECOND, 2 * Micros::SECOND, 3 * Micros::SECOND, 5 * Micros::SECOND];
 /// Bins of the span in which the joins of two streams that belong together lie: two seconds, for a clock that drifts.
 const PEAK_BINS: i32 = 40;
-/// Percent of the joins that have to lie in it. Of joins by chance, which lie anywhere within the slack on both sides, a
-/// fifth does; of a clock that was set right at noon, a half.
+/// Percent of the joins that have to lie in it. Of joins by chance, which lie anywhere within the slack on both sides,
+/// a fifth does; of a clock that was set right at noon, a half.
 const PEAK_PERCENT_MIN: i64 = 40;
 /// Days in memory; older ones are read again when something late touches them.
 const SLOTS_HELD_MAX: usize = 4;
@@ -424,8 +424,8 @@ impl Measure {
     }
 }
 
-/// So many of joins by chance may lie in the span that holds most of them: a fifth, three deviations, and two more since
-/// the span was looked for.
+/// So many of joins by chance may lie in the span that holds most of them: a fifth, three deviations, and two more
+/// since the span was looked for.
 fn by_chance_max(total: i64) -> i64 {
     let deviation = (total as f64 * 0.2 * 0.8).sqrt();
     #[expect(clippy::cast_possible_truncation, reason = "a count of joins")]

@@ -9,6 +9,8 @@ mod align;
 mod arguments;
 mod build;
 mod clock;
+mod cuts;
+mod lost;
 mod matching;
 mod memory;
 mod numbering;
@@ -25,7 +27,7 @@ mod waiting;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::model::{
     Call, CallChange, CallId, ClockSample, ClockUse, Dialect, Micros, Record, RecordId, RecordKind,
@@ -38,19 +40,41 @@ pub use rejoin::Rejoin;
 
 /// How far the intervals of two witnesses of one call may lie apart.
 pub const JOIN_SLACK_MICROS: i64 = 5 * Micros::SECOND;
-/// How long records are remembered behind the newest one; an older record's neighbours are loaded again.
-const HORIZON_MICROS: i64 = 10 * Micros::MINUTE;
 /// What is loaded around an old record: a request id may be silent for an hour.
 const REACH_MICROS: i64 = Micros::HOUR + 2 * JOIN_SLACK_MICROS;
+/// What is loaded beyond that before the first of records that memory is to hold: how their time is cut depends on it.
+const BEFORE_MICROS: i64 = REACH_MICROS + Micros::HOUR;
+/// And around those that are joined apart, where mostly so much is enough.
+const AROUND_MICROS: i64 = REACH_MICROS + 20 * Micros::MINUTE;
 /// How far apart the past and the present have to be to be joined separately: what is loaded for both, and for the
 /// proxied requests in both, must not meet.
-const APART_MICROS: i64 = 5 * REACH_MICROS;
-/// Units remembered in all, about 2 KB each; with more, the oldest are forgotten sooner.
-const UNITS_MAX: usize = 50_000;
-/// What is remembered even so: the two sides of a call that come in order are joined without a look into the store.
-const HORIZON_MICROS_MIN: i64 = 2 * JOIN_SLACK_MICROS;
-/// Tools and proxies remembered; beyond it those without recent records are dropped.
-const SCOPES_MAX: usize = 100_000;
+const APART_MICROS: i64 = 7 * REACH_MICROS;
+
+/// How much is remembered. What is not is loaded again from the store when it matters.
+#[derive(Clone, Debug)]
+struct Limits {
+    /// How long the units of a tool are remembered behind the newest record.
+    horizon_micros: i64,
+    /// Units of one tool, about 2 KB each, and of all; with more, the oldest are forgotten sooner.
+    scope_units: usize,
+    units: usize,
+    /// Tools and proxies; with more, those that nothing was heard of for longest are dropped.
+    scopes: usize,
+    /// Units that may lie around a mark before it cuts: so many, or a few times as many, are joined together.
+    piece_units: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            horizon_micros: 10 * Micros::MINUTE,
+            scope_units: 10_000,
+            units: 50_000,
+            scopes: 100_000,
+            piece_units: 512,
+        }
+    }
+}
 
 /// Whose records have to be loaded before a batch can be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +83,10 @@ pub struct Need {
     pub from: Micros,
     /// None: to the end of time.
     pub to: Option<Micros>,
+    /// From here on what is loaded is held; what is before shows how it is joined.
+    floor: Micros,
+    /// The last time of records that it is loaded for, where they are joined apart.
+    last: Option<Micros>,
 }
 
 /// A tool by its bare name, or a stdio proxy by its stream.
@@ -101,15 +129,16 @@ struct Diff {
 
 pub struct Correlator {
     clocks: Clocks,
+    limits: Limits,
     memory: Memory,
     /// The newest time so far; times far ahead of reading do not count.
     newest: Option<Micros>,
-    /// Memory holds everything from here on of the scopes it holds.
+    /// From where on a scope is held at least when it is loaded.
     floor: Micros,
+    /// When all scopes last forgot, and not only those that a batch touched.
+    swept: Micros,
     /// True while what memory does not hold is nowhere: the store was empty at the start.
     complete: bool,
-    /// Records ahead of the clock that came since such were last forgotten.
-    ahead: usize,
 }
 
 impl Correlator {
@@ -121,154 +150,223 @@ impl Correlator {
     /// For a store that holds records, the newest of this time; none where none of them has a time.
     pub fn resume(mut clocks: Clocks, newest: Option<Micros>) -> Self {
         clocks.resume(newest);
-        Self {
-            clocks,
-            memory: Memory::default(),
-            newest,
-            floor: newest.map_or(Micros(i64::MIN), |newest| newest.minus(HORIZON_MICROS)),
-            complete: false,
-            ahead: 0,
-        }
+        let limits = Limits::default();
+        let floor = newest.map_or(Micros(i64::MIN), |newest| newest.minus(limits.horizon_micros));
+        let memory = Memory::default();
+        Self { clocks, limits, memory, newest, floor, swept: floor, complete: false }
     }
 
     /// The stdio proxies' streams that have to be loaded before [`Correlator::plan_tools`] can be asked.
     pub fn plan_proxies(&self, records: &[Arc<Record>]) -> Vec<Need> {
-        let cutoff = self.cutoff(records);
-        let times = records.iter().filter_map(|record| match scope_of(record)? {
-            ScopeRef::Proxy => {
-                let at = record.at.unwrap_or(self.floor);
-                Some((Scope::Proxy(Text::clone(&record.stream)), at, at < cutoff))
-            }
-            ScopeRef::Tool(_) => None,
+        let cutoff = self.cutoff_of_proxies(records);
+        let times = proxied(records).filter_map(|record| {
+            let held = self.memory.floor_of_proxy(&record.stream);
+            let at = record.at.unwrap_or(self.floor);
+            let is_missing = self.is_missing(held, record.at);
+            let scope = || Scope::Proxy(Text::clone(&record.stream));
+            is_missing.then(|| (scope(), self.floor_of(held), at, at < cutoff))
         });
-        self.needs(times)
+        needs(times)
     }
 
     /// The tools that have to be loaded before these records can be applied; `proxies` answers
     /// [`Correlator::plan_proxies`].
     pub fn plan_tools(&self, records: &[Arc<Record>], proxies: &[Loaded]) -> Vec<Need> {
-        let cutoff = self.cutoff(records);
+        let of_proxies = self.cutoff_of_proxies(records);
+        let missing = self.missing(records, proxies, of_proxies);
+        let cutoffs = self.cutoffs(records, &missing, of_proxies);
+        let times = missing.into_iter().map(|missing| {
+            let Missing { tool, at, past } = missing;
+            let past = past.unwrap_or_else(|| cutoffs.get(tool).is_some_and(|cutoff| at < *cutoff));
+            let floor = self.floor_of(self.memory.floor_of_tool(tool));
+            (Scope::Tool(Text::from(tool)), floor, at, past)
+        });
+        needs(times)
+    }
+
+    /// Times of tools that memory does not hold, of the batch and of what is loaded for its proxies: for each minute
+    /// the first and the last, which is enough.
+    fn missing<'a>(
+        &self,
+        records: &'a [Arc<Record>],
+        proxies: &'a [Loaded],
+        proxied_before: Micros,
+    ) -> Vec<Missing<'a>> {
         // What is loaded for a proxy's past or present needs its tools' past or present.
-        let behind_proxies = proxies.iter().flat_map(|loaded| {
-            loaded.records.iter().map(|record| (record, loaded.need.to.is_some()))
+        let of_proxies = proxies.iter().filter(|loaded| matches!(loaded.need.of, Scope::Proxy(_)));
+        let behind_proxies = of_proxies.flat_map(|loaded| {
+            loaded.records.iter().map(|record| (record, Some(loaded.need.to.is_some())))
         });
-        let own = records.iter().map(|record| (record, record.at.is_some_and(|at| at < cutoff)));
-        let times = own.chain(behind_proxies).filter_map(|(record, past)| {
-            let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call)?;
-            Some((tool, record.at.unwrap_or(self.floor), past))
-        });
-        // The first and the last time of a tool and minute are enough, and spare a name for every record.
-        let mut minutes: FxHashMap<(&str, i64, bool), (Micros, Micros)> = FxHashMap::default();
-        for (tool, at, past) in times {
-            let minute = (tool, at.0.div_euclid(Micros::MINUTE), past);
+        let of_proxy = |record: &Record| {
+            let at = record.at.filter(|_| record.dialect == Dialect::StdioProxy)?;
+            (proxied_before.0 > i64::MIN).then_some(at < proxied_before)
+        };
+        let all = records.iter().map(|record| (record, of_proxy(record))).chain(behind_proxies);
+        let mut minutes: FxHashMap<Minute<'_>, (Micros, Micros)> = FxHashMap::default();
+        let mut missing = Vec::new();
+        for (record, past) in all {
+            let Some(tool) = record.bare_tool().filter(|_| record.kind == RecordKind::Call) else {
+                continue;
+            };
+            let at = record.at.unwrap_or(Micros(i64::MAX));
+            let minute = (tool, record.at.map(|at| at.0.div_euclid(Micros::MINUTE)), past);
             let ends = minutes.entry(minute).or_insert((at, at));
             *ends = (ends.0.min(at), ends.1.max(at));
+            if past.is_none()
+                && self.memory.has_lost()
+                && self.memory.continues_lost(record, &self.clocks)
+            {
+                missing.push(Missing { tool, at: record.at.unwrap_or(self.floor), past });
+            }
         }
-        let ends = minutes.into_iter().flat_map(|((tool, _, past), (first, last))| {
-            [first, last].map(|at| (Scope::Tool(Text::from(tool)), at, past))
-        });
-        self.needs(ends)
+        for ((tool, minute, past), (first, last)) in minutes {
+            let held = self.memory.floor_of_tool(tool);
+            for at in [first, last] {
+                // A proxy that is loaded may answer a call without a time, which no floor tells to be held.
+                let may_be_lost = past == Some(false) && !matches!(held, Held::Whole);
+                let is_lost = minute.is_none() && may_be_lost;
+                if is_lost || self.is_missing(held, minute.map(|_| at)) {
+                    let at = minute.map_or(self.floor, |_| at);
+                    missing.push(Missing { tool, at, past });
+                }
+            }
+        }
+        missing
     }
 
-    /// A wider need, where what was loaded may begin or end inside a call of the batch: the records of one request id
-    /// can go on for longer than one silence. To be asked again of what is then loaded, a few times at most.
-    pub fn widen(&self, records: &[Arc<Record>], loaded: &Loaded) -> Option<Need> {
-        let Scope::Tool(tool) = &loaded.need.of else { return None };
-        let id_of = |record: &Record| {
-            let id = record.request_id.clone()?;
-            (record.bare_tool() == Some(tool)).then(|| (Text::clone(&record.stream), id))
+    fn is_missing(&self, held: Held, at: Option<Micros>) -> bool {
+        match held {
+            Held::Not => !self.complete,
+            Held::From(floor) => at.is_some_and(|at| at < floor),
+            Held::Whole => false,
+        }
+    }
+
+    fn floor_of(&self, held: Held) -> Micros {
+        if let Held::From(floor) = held { floor } else { self.floor }
+    }
+
+    /// Records of a tool before this time are joined apart from memory, among neighbours that are loaded for them.
+    fn cutoffs(
+        &self,
+        records: &[Arc<Record>],
+        missing: &[Missing<'_>],
+        of_proxies: Micros,
+    ) -> FxHashMap<Text, Micros> {
+        let mut by_tool: FxHashMap<&str, (Vec<Micros>, bool)> = FxHashMap::default();
+        for Missing { tool, at, past } in missing.iter().filter(|one| one.past != Some(true)) {
+            let (late, is_proxied) = by_tool.entry(tool).or_default();
+            match past {
+                None => late.push(*at),
+                Some(_) => *is_proxied = true,
+            }
+        }
+        let cutoff = |(tool, (late, is_proxied)): (&str, (Vec<Micros>, bool))| {
+            let floor = self.floor_of(self.memory.floor_of_tool(tool));
+            let oldest = self.memory.oldest_of(tool);
+            let own = cutoff(late, oldest.map_or(floor, |oldest| oldest.min(floor)));
+            // What a proxy brings into the present is joined there with all that is near it.
+            (Text::from(tool), if is_proxied { own.min(of_proxies) } else { own })
         };
-        let touched: FxHashSet<(Text, Text)> =
-            records.iter().filter_map(|record| id_of(record)).collect();
-        let times = loaded.records.iter().filter_map(|record| {
-            let at = record.at?;
-            id_of(record).filter(|id| touched.contains(id)).map(|_| at)
-        });
-        let (first, last) = times.fold(None, |span: Option<(Micros, Micros)>, at| {
-            span.map_or(Some((at, at)), |(first, last)| Some((first.min(at), last.max(at))))
-        })?;
-        let need = &loaded.need;
-        let from = (first < need.from.plus(REACH_MICROS)).then(|| first.minus(REACH_MICROS));
-        let to =
-            need.to.filter(|to| last > to.minus(REACH_MICROS)).map(|_| last.plus(REACH_MICROS));
-        let wider = Need {
-            of: need.of.clone(),
-            from: from.map_or(need.from, |from| from.min(need.from)),
-            to: need.to.map(|known| to.map_or(known, |to| to.max(known))),
+        let mut cutoffs: FxHashMap<Text, Micros> = by_tool.into_iter().map(cutoff).collect();
+        // And what a proxy brings into the past is joined there with what is near it, known or not.
+        let old = proxied(records).filter(|record| record.at.is_some_and(|at| at < of_proxies));
+        for tool in old.filter_map(|record| record.bare_tool()) {
+            let cutoff = cutoffs.entry(Text::from(tool)).or_insert(of_proxies);
+            *cutoff = of_proxies.max(*cutoff);
+        }
+        cutoffs
+    }
+
+    /// Records of proxies before this time are joined apart. A proxy tells of many tools, so its past lies before
+    /// everything that memory holds.
+    fn cutoff_of_proxies(&self, records: &[Arc<Record>]) -> Micros {
+        let is_missing = |record: &&Arc<Record>| {
+            let of_proxy = self.memory.floor_of_proxy(&record.stream);
+            let tool = record.bare_tool().filter(|_| record.kind == RecordKind::Call);
+            let of_tool = tool.map(|tool| self.memory.floor_of_tool(tool));
+            self.is_missing(of_proxy, record.at)
+                || of_tool.is_some_and(|held| self.is_missing(held, record.at))
         };
-        (wider != *need).then_some(wider)
-    }
-
-    /// One need for every run of times that memory does not hold. Times come with whether they are joined apart.
-    fn needs(&self, times: impl Iterator<Item = (Scope, Micros, bool)>) -> Vec<Need> {
-        let mut by_scope: FxHashMap<Scope, Vec<(Micros, bool)>> = FxHashMap::default();
-        for (scope, at, past) in times {
-            let held = self.memory.holds(&scope);
-            if (held && at >= self.floor) || (!held && self.complete) {
-                continue;
-            }
-            by_scope.entry(scope).or_default().push((at, past));
-        }
-        let mut needs = Vec::new();
-        for (scope, mut times) in by_scope {
-            times.sort_unstable();
-            let of_kind = |wanted: bool| {
-                times.iter().filter(move |(_, past)| *past == wanted).map(|(at, _)| *at)
-            };
-            let past: Vec<Micros> = of_kind(true).collect();
-            for run in past.chunk_by(|left, right| right.since(*left) <= 2 * REACH_MICROS) {
-                let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-                let (from, to) = (first.minus(REACH_MICROS), last.plus(REACH_MICROS));
-                needs.push(Need { of: scope.clone(), from, to: Some(to) });
-            }
-            if let Some(first) = of_kind(false).next() {
-                let from = first.min(self.floor).minus(REACH_MICROS);
-                needs.push(Need { of: scope, from, to: None });
-            }
-        }
-        needs.sort_by(|left, right| (&left.of, left.from).cmp(&(&right.of, right.from)));
-        needs
-    }
-
-    /// Records before this time are joined apart from memory, among neighbours that are loaded for them: so far
-    /// before everything that memory holds, or that is loaded into it, that the two have nothing to do with each other.
-    fn cutoff(&self, records: &[Arc<Record>]) -> Micros {
-        let mut late: Vec<Micros> =
-            records.iter().filter_map(|record| record.at).filter(|at| *at < self.floor).collect();
+        let (late, held): (Vec<&Arc<Record>>, Vec<&Arc<Record>>) =
+            proxied(records).filter(|record| record.at.is_some()).partition(is_missing);
+        let mut late: Vec<Micros> = late.into_iter().filter_map(|record| record.at).collect();
         if late.is_empty() {
             return Micros(i64::MIN);
         }
-        late.sort_unstable();
-        let mut cutoff = self.memory.oldest().map_or(self.floor, |oldest| oldest.min(self.floor));
-        while let Some(at) = late.pop() {
-            if at < cutoff.minus(APART_MICROS) {
-                break;
-            }
-            cutoff = cutoff.min(at);
+        late.extend(self.missing(records, &[], Micros(i64::MIN)).into_iter().map(|one| one.at));
+        let held = held.into_iter().filter_map(|record| record.at);
+        let oldest = held.chain(self.memory.oldest()).chain([self.floor]).min();
+        cutoff(late, oldest.unwrap_or(self.floor))
+    }
+
+    /// A wider need, where what was loaded may begin or end inside a call of the batch, or inside what its calls are
+    /// joined with. To be asked again of what is then loaded, a few times at most.
+    pub fn widen(&self, records: &[Arc<Record>], loaded: &Loaded) -> Option<Need> {
+        let Scope::Tool(tool) = &loaded.need.of else { return None };
+        let need = &loaded.need;
+        let of_tool = |record: &&Arc<Record>| {
+            record.bare_tool() == Some(tool)
+                && record.at.is_none_or(|at| at >= need.from && need.to.is_none_or(|to| at <= to))
+        };
+        let added: Vec<Arc<Record>> = records.iter().filter(of_tool).cloned().collect();
+        let all: Vec<Arc<Record>> = loaded.records.iter().chain(&added).cloned().collect();
+        // What memory is to hold has to be right for whatever comes, else for what has come.
+        let between = (need.floor, need.last.unwrap_or(Micros(i64::MAX)));
+        let (first, last) = memory::span(&all, &loaded.calls, between, &self.limits, &self.clocks);
+        let from = first.minus(REACH_MICROS);
+        let to = need.to.map(|to| to.max(last.plus(REACH_MICROS)));
+        if from >= need.from && to == need.to {
+            return None;
         }
-        cutoff
+        // Twice as far, so that a few times are enough.
+        let from = if from < need.from { from.minus(need.floor.since(from)) } else { need.from };
+        let to = to.map(|to| {
+            if Some(to) == need.to { to } else { to.plus(to.since(last) + to.since(need.floor)) }
+        });
+        Some(Need { from, to, ..need.clone() })
     }
 
     /// Joins the records with what is known. `loaded` answers the needs of both plans.
     pub fn apply(&mut self, records: &[Arc<Record>], loaded: Vec<Loaded>) -> Outcome {
         let mut diff = Diff::default();
-        let cutoff = self.cutoff(records);
+        let of_proxies = self.cutoff_of_proxies(records);
+        let cutoffs =
+            self.cutoffs(records, &self.missing(records, &loaded, of_proxies), of_proxies);
+        let has_late = !loaded.is_empty();
         let mut past = Memory::default();
         for loaded in loaded {
             if loaded.need.to.is_some() {
-                past.restore(loaded, &mut self.clocks);
+                past.restore(loaded, &self.limits, &mut self.clocks);
             } else {
                 self.memory.drop_scope(&loaded.need.of);
-                self.memory.restore(loaded, &mut self.clocks);
+                self.memory.restore(loaded, &self.limits, &mut self.clocks);
             }
         }
+        let cutoff = |record: &Record| match scope_of(record) {
+            Some(ScopeRef::Proxy) => Some(of_proxies),
+            Some(ScopeRef::Tool(tool)) => cutoffs.get(tool).copied(),
+            None => None,
+        };
+        let is_old = |record: &Arc<Record>| {
+            record.at.zip(cutoff(record)).is_some_and(|(at, cutoff)| at < cutoff)
+        };
         let (old, recent): (Vec<_>, Vec<_>) =
-            records.iter().cloned().partition(|record| record.at.is_some_and(|at| at < cutoff));
-        self.memory.add(&recent, &mut self.clocks, &mut diff);
-        past.add(&old, &mut self.clocks, &mut diff);
-        // What only the past knows of is stored, but not held.
-        self.complete &= old.is_empty();
-        self.advance(records);
+            if cutoffs.is_empty() && of_proxies == Micros(i64::MIN) {
+                (Vec::new(), records.to_vec())
+            } else {
+                records.iter().cloned().partition(is_old)
+            };
+        self.memory.add(&recent, &self.limits, &mut self.clocks, &mut diff);
+        if !old.is_empty() {
+            past.add(&old, &self.limits, &mut self.clocks, &mut diff);
+            // What only the past knows of is stored, but not held.
+            self.complete = false;
+            let cutoff =
+                |tool: &str| cutoffs.get(tool).map_or(of_proxies, |own| *own.max(&of_proxies));
+            self.memory.disown(&past, of_proxies, cutoff);
+        }
+        self.advance(records, has_late);
         self.close(diff)
     }
 
@@ -280,48 +378,99 @@ impl Correlator {
         Outcome { clock_samples, clock_uses, ..outcome(diff) }
     }
 
-    /// Moves the floor behind the newest record and forgets what lies before it.
-    fn advance(&mut self, records: &[Arc<Record>]) {
-        let newest_of = |with_future: bool| {
-            let counts = |record: &&Arc<Record>| with_future || !is_ahead(record);
-            records.iter().filter(counts).filter_map(|record| record.at).max()
-        };
-        self.newest = self.newest.max(newest_of(false));
-        // A flood of times far ahead would otherwise be held until they come; a few are, so that they move nothing.
-        self.ahead += records.iter().filter(|record| is_ahead(record)).count();
-        let is_flooded = self.memory.units() > UNITS_MAX && self.ahead > UNITS_MAX / 2;
-        let newest = self.newest.max(newest_of(true).filter(|_| is_flooded));
-        let Some(newest) = newest else { return };
-        let horizon = horizon_micros(self.memory.units());
-        let floor = newest.minus(horizon);
-        let late = records.iter().any(|record| record.at.is_some_and(|at| at < self.floor));
-        // Forgetting walks over everything, so it waits until it is worth it.
-        if floor.since(self.floor) < horizon / 10 && !late {
-            return;
+    /// Moves the floor behind the newest record, forgets what lies before it, and what is too much.
+    fn advance(&mut self, records: &[Arc<Record>], has_late: bool) {
+        let counts = |record: &&Arc<Record>| record.time_quality != TimeQuality::Future;
+        let newest = records.iter().filter(counts).filter_map(|record| record.at).max();
+        self.newest = self.newest.max(newest);
+        if let Some(newest) = self.newest {
+            let floor = newest.minus(self.limits.horizon_micros);
+            self.floor = self.floor.max(floor);
+            // To look at every tool waits until it is worth it.
+            let of_all = floor.since(self.swept) > self.limits.horizon_micros / 2;
+            if of_all {
+                self.swept = floor;
+            }
+            self.memory.forget(self.floor, of_all, has_late);
         }
-        if is_flooded {
-            self.ahead = 0;
-        }
-        self.floor = self.floor.max(floor);
-        self.memory.forget(self.floor);
-        if self.memory.scopes() > SCOPES_MAX {
-            self.memory.drop_empty();
-            self.complete = false;
-        }
+        self.complete &= self.memory.shrink(&self.limits);
     }
 }
 
-/// Whether the record was ahead of the clock when it was read.
-fn is_ahead(record: &Record) -> bool {
-    record.time_quality == TimeQuality::Future
+fn proxied(records: &[Arc<Record>]) -> impl Iterator<Item = &Arc<Record>> {
+    records.iter().filter(|record| matches!(scope_of(record), Some(ScopeRef::Proxy)))
 }
 
-/// How much of the past so many units may be.
-fn horizon_micros(units: usize) -> i64 {
-    let share = UNITS_MAX as f64 / units.max(UNITS_MAX) as f64;
-    #[expect(clippy::cast_possible_truncation, reason = "a part of ten minutes")]
-    let horizon = (HORIZON_MICROS as f64 * share) as i64;
-    horizon.max(HORIZON_MICROS_MIN)
+/// The times of a tool in one minute, or those that are none, and whether they are joined apart.
+type Minute<'a> = (&'a str, Option<i64>, Option<bool>);
+
+/// What memory holds of a scope: everything from some time on, or all there is.
+#[derive(Clone, Copy)]
+enum Held {
+    Not,
+    From(Micros),
+    Whole,
+}
+
+impl Held {
+    fn of<T>(state: Option<&T>, floor: impl Fn(&T) -> Option<Micros>) -> Self {
+        state.map_or(Self::Not, |state| floor(state).map_or(Self::Whole, Self::From))
+    }
+}
+
+/// A time of a tool that memory does not hold.
+struct Missing<'a> {
+    tool: &'a str,
+    at: Micros,
+    /// Whether it is joined apart, where the proxy that tells of it decides that.
+    past: Option<bool>,
+}
+
+/// One need for every run of times, which come with from where on their scope is held and whether they are joined
+/// apart.
+fn needs(times: impl Iterator<Item = (Scope, Micros, Micros, bool)>) -> Vec<Need> {
+    let mut by_scope: FxHashMap<Scope, (Micros, Vec<(Micros, bool)>)> = FxHashMap::default();
+    for (scope, floor, at, past) in times {
+        by_scope.entry(scope).or_insert((floor, Vec::new())).1.push((at, past));
+    }
+    let mut needs = Vec::new();
+    for (of, (floor, mut times)) in by_scope {
+        times.sort_unstable();
+        let of_kind =
+            |wanted: bool| times.iter().filter(move |(_, past)| *past == wanted).map(|(at, _)| *at);
+        let past: Vec<Micros> = of_kind(true).collect();
+        for run in past.chunk_by(|left, right| right.since(*left) <= 2 * REACH_MICROS) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (from, to) = (first.minus(AROUND_MICROS), last.plus(AROUND_MICROS));
+            needs.push(Need {
+                of: of.clone(),
+                from,
+                to: Some(to),
+                floor: *first,
+                last: Some(*last),
+            });
+        }
+        if let Some(first) = of_kind(false).next() {
+            let floor = first.min(floor);
+            needs.push(Need { of, from: floor.minus(BEFORE_MICROS), to: None, floor, last: None });
+        }
+    }
+    needs.sort_by(|left, right| (&left.of, left.from).cmp(&(&right.of, right.from)));
+    needs
+}
+
+/// So far before everything that memory holds, or that is loaded into it, that the two have nothing to do with each
+/// other.
+fn cutoff(mut late: Vec<Micros>, oldest: Micros) -> Micros {
+    late.sort_unstable();
+    let mut cutoff = oldest;
+    while let Some(at) = late.pop() {
+        if at < cutoff.minus(APART_MICROS) {
+            break;
+        }
+        cutoff = cutoff.min(at);
+    }
+    cutoff
 }
 
 /// What a record's call is looked for in.

@@ -169,8 +169,8 @@ fn samples(calls: &[Joined<'_>]) -> Vec<(RecordId, Sample)> {
     samples
 }
 
-/// Whether the clock of any stream here was measured against that of a lead's. Where one was, everything is joined again:
-/// to look first at what is in doubt would make a join depend on what lies far from it.
+/// Whether the clock of any stream here was measured against that of a lead's. Where one was, everything is joined
+/// again: to look first at what is in doubt would make a join depend on what lies far from it.
 fn is_measured(units: &[&Unit], clocks: &Clocks) -> bool {
     let mut last = None;
     units.iter().any(|unit| {

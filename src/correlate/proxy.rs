@@ -35,6 +35,8 @@ pub(super) struct ProxyState {
     blocks: BTreeMap<Option<i64>, Block>,
     /// By request. Two blocks may give it a reply each: the first counts.
     answers: FxHashMap<RecordId, Vec<Answer>>,
+    /// Everything from here on is held; none: everything.
+    floor: Option<Micros>,
 }
 
 /// The answers of a block, as far as it was read.
@@ -176,8 +178,19 @@ impl ProxyState {
         kept.next().map(|event| event.order().0)
     }
 
+    pub(super) const fn floor(&self) -> Option<Micros> {
+        self.floor
+    }
+
+    /// What was put in is whole from here on.
+    pub(super) fn hold_from(&mut self, floor: Micros) {
+        self.floor = Some(floor);
+    }
+
     /// Forgets what no record from `floor` on can change. What it may only depend on is kept without the records.
     pub(super) fn forget(&mut self, floor: Micros) {
+        let floor = self.floor.map_or(floor, |known| known.max(floor));
+        self.floor = Some(floor);
         let ended = floor.minus(KEPT_MICROS);
         let given_up = ended.minus(WAIT_MICROS_MAX);
         let old = self.events.partition_point(|event| event.order().0 < ended);

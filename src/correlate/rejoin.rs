@@ -4,7 +4,10 @@ use rustc_hash::FxHashSet;
 
 use super::clock::{Estimate, StaleDay};
 use super::memory::Memory;
-use super::{Correlator, Diff, Loaded, Micros, Need, Outcome, REACH_MICROS, Record, Scope, Text};
+use super::{
+    BEFORE_MICROS, Correlator, Diff, Held, Loaded, Micros, Need, Outcome, REACH_MICROS, Record,
+    Scope, Text,
+};
 use crate::model::{ClockSample, ClockUse};
 
 /// What is loaded at a time, without what is loaded around it.
@@ -54,13 +57,20 @@ impl Correlator {
     pub fn plan_rejoin(&self, rejoin: &Rejoin, tool: &Text) -> Vec<(Need, Micros, Micros)> {
         let of = Scope::Tool(Text::clone(tool));
         let (first, last) = rejoin.stale.span();
-        let held_from = self.held_from(&of);
+        let held_from = self.held_from(tool);
         let mut pieces = Vec::new();
         let mut from = first;
         while from < last.min(held_from) {
             let to = from.plus(PIECE_MICROS).min(last);
-            let (load_from, load_to) = (from.minus(REACH_MICROS), to.plus(REACH_MICROS));
-            pieces.push((Need { of: of.clone(), from: load_from, to: Some(load_to) }, from, to));
+            let (load_from, load_to) = (from.minus(BEFORE_MICROS), to.plus(BEFORE_MICROS));
+            let need = Need {
+                of: of.clone(),
+                from: load_from,
+                to: Some(load_to),
+                floor: from,
+                last: Some(to),
+            };
+            pieces.push((need, from, to));
             from = to;
         }
         pieces
@@ -71,7 +81,7 @@ impl Correlator {
         let Scope::Tool(tool) = loaded.need.of.clone() else { return };
         let mut past = Memory::default();
         self.clocks.assume(&rejoin.stale, &rejoin.used);
-        past.restore(loaded, &mut self.clocks);
+        past.restore(loaded, &self.limits, &mut self.clocks);
         self.clocks.assume(&rejoin.stale, &rejoin.measured);
         let mut diff = Diff::default();
         let streams = rejoin.stale.streams();
@@ -79,6 +89,7 @@ impl Correlator {
             &tool,
             &streams,
             (from.minus(MARGIN_MICROS), to.plus(MARGIN_MICROS)),
+            &self.limits,
             &mut self.clocks,
             &mut diff,
         );
@@ -100,7 +111,14 @@ impl Correlator {
     pub fn rejoin_held(&mut self, rejoin: &mut Rejoin, tool: &Text) {
         let streams = rejoin.stale.streams();
         self.clocks.assume(&rejoin.stale, &rejoin.measured);
-        self.memory.rejoin(tool, &streams, rejoin.stale.span(), &mut self.clocks, &mut rejoin.diff);
+        self.memory.rejoin(
+            tool,
+            &streams,
+            rejoin.stale.span(),
+            &self.limits,
+            &mut self.clocks,
+            &mut rejoin.diff,
+        );
         self.clocks.assume(&rejoin.stale, &rejoin.used);
     }
 
@@ -110,12 +128,12 @@ impl Correlator {
         self.close(rejoin.diff)
     }
 
-    /// From when on memory holds everything of the scope.
-    fn held_from(&self, scope: &Scope) -> Micros {
-        match (self.memory.holds(scope), self.complete) {
-            (true, _) => self.floor,
-            (false, true) => Micros(i64::MIN),
-            (false, false) => Micros(i64::MAX),
+    /// From when on memory holds everything of the tool.
+    fn held_from(&self, tool: &Text) -> Micros {
+        match self.memory.floor_of_tool(tool) {
+            Held::From(floor) => floor,
+            Held::Not if !self.complete => Micros(i64::MAX),
+            Held::Not | Held::Whole => Micros(i64::MIN),
         }
     }
 }

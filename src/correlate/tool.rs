@@ -1,14 +1,19 @@
 //! All recent units of one tool (bare name), and the calls they make.
 
+mod settle;
+
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{Clocks, Sample};
+use super::cuts::Cuts;
+use super::lost::Lost;
 use super::unit::{Unit, groups_by_id, record_order, split};
-use super::{Diff, JOIN_SLACK_MICROS, build, pair, retry};
-use crate::model::{Call, Micros, Record, RecordId, Text, Witness};
+use super::{Diff, JOIN_SLACK_MICROS, Limits, retry};
+use crate::model::{Call, Dialect, Micros, Record, RecordId, Text, Witness};
 
 /// Where a unit stands: by its first record's time on the common clock, then by the record's id. The number of a
 /// generation is no order that joining may rest on: files are found in another order in a scan than in a watch.
@@ -16,14 +21,18 @@ type UnitKey = (Micros, RecordId);
 /// Records that share a request id: (stream, tool as logged, request id).
 type GroupKey = (Text, Text, Text);
 
-/// A component of overlapping units larger than this is cut at fixed marks.
-const COMPONENT_UNITS_MAX: usize = 4096;
-/// The marks, from coarse to fine: a piece still too large is cut at the next finer ones.
-const MARKS_MICROS: [i64; 4] =
-    [10 * Micros::MINUTE, Micros::MINUTE, 10 * Micros::SECOND, Micros::SECOND];
+/// Intervals that lie this far apart can meet when each is widened by the slack.
+const MEETS_MICROS: i64 = 2 * JOIN_SLACK_MICROS;
+/// What is held whatever the number: the two sides of a call that come in order are joined without a look into the
+/// store.
+const HELD_MICROS_MIN: i64 = 2 * JOIN_SLACK_MICROS;
 
 /// Where units without a time stand.
 const TIMELESS: Micros = Micros(i64::MAX);
+
+/// Of all places in time the first and the last, of records that begin at it.
+const FIRST: RecordId = RecordId { generation: 0, offset: 0, index: 0 };
+const LAST: RecordId = RecordId { generation: u64::MAX, offset: u64::MAX, index: u32::MAX };
 
 #[derive(Default)]
 pub(super) struct ToolState {
@@ -33,23 +42,40 @@ pub(super) struct ToolState {
     equals: BTreeMap<(Micros, u64), Vec<RecordId>>,
     /// Witnesses seen so far, as bits: with one alone there is nothing to join.
     witnesses: u8,
-    dirty: FxHashSet<UnitKey>,
+    /// True once there were two witnesses, and every unit knows its piece.
+    is_joined: bool,
+    /// Units that have to be joined anew: those from one key to another.
+    dirty: Vec<(UnitKey, UnitKey)>,
     /// True once a unit failed in a way that another may repeat: then it matters what stands beside it.
     has_failed: bool,
     /// Calls of units that were taken out in this batch.
     orphans: Vec<Arc<Call>>,
     /// What units that were taken out had said of the clocks.
     unsaid: Vec<Sample>,
-    /// Spans of components that are known to be too large, though parts of them may be forgotten.
-    large: Vec<(Micros, Micros)>,
-    /// Pieces that are known to be too large: (level of the mark, number of the piece).
-    large_slots: FxHashSet<(usize, i64)>,
+    cuts: Cuts,
+    /// Everything from here on is held, but for what is lost.
+    floor: Option<Micros>,
+    /// Calls that are still open, but not held.
+    lost: Lost,
+    /// True where one of them is a proxy's, whose replies do not say whose they are.
+    lost_proxied: bool,
+    /// Moments of which not all units are held.
+    thinned: FxHashSet<Micros>,
+    /// True once a proxy told of this tool.
+    is_proxied: bool,
+    /// The batch that last touched it.
+    touched: u64,
+    /// Units when they were last counted for all tools together.
+    counted: usize,
 }
 
 struct Entry {
     unit: Unit,
     /// The end of its interval on the common clock.
     to: Micros,
+    /// Where the piece begins that it was joined in, and how far the units of that piece up to here reach.
+    piece: UnitKey,
+    reach: Micros,
     call: Option<Arc<Call>>,
     /// What its join says of the clocks.
     sample: Option<Sample>,
@@ -60,6 +86,9 @@ struct Group {
     /// In order.
     records: Vec<Arc<Record>>,
     units: Vec<UnitKey>,
+    /// The last unit that is forgotten, of those with and of those without a time: what comes after it does not go on
+    /// with one before it.
+    forgotten: [Option<UnitKey>; 2],
 }
 
 impl ToolState {
@@ -67,12 +96,9 @@ impl ToolState {
     pub(super) fn add(&mut self, records: &[Arc<Record>], clocks: &Clocks) {
         let mut touched: FxHashMap<GroupKey, Vec<Arc<Record>>> = FxHashMap::default();
         for record in records {
-            match (&record.tool, &record.request_id) {
-                (Some(tool), Some(id)) if groups_by_id(record) => {
-                    let key = (Text::clone(&record.stream), Text::clone(tool), Text::clone(id));
-                    touched.entry(key).or_default().push(Arc::clone(record));
-                }
-                _ => {
+            match group_key(record) {
+                Some(key) => touched.entry(key).or_default().push(Arc::clone(record)),
+                None => {
                     self.insert(Unit::single(Arc::clone(record)), clocks);
                 }
             }
@@ -84,6 +110,7 @@ impl ToolState {
 
     /// Takes in a unit that another stage put together.
     pub(super) fn add_unit(&mut self, unit: Unit, clocks: &Clocks) {
+        self.is_proxied = true;
         self.insert(unit, clocks);
     }
 
@@ -99,7 +126,10 @@ impl ToolState {
             .iter()
             .map(|record| (common_time(record.at, &record.stream, clocks), record.id))
             .min();
-        let kept = group.units.partition_point(|unit| Some(*unit) <= first).saturating_sub(1);
+        let before = group.units.partition_point(|unit| Some(*unit) <= first);
+        let last = before.checked_sub(1).and_then(|last| group.units.get(last));
+        let forgotten = group.forgotten.into_iter().filter(|gone| *gone < first).max().flatten();
+        let kept = if last.copied() < forgotten { before } else { before.saturating_sub(1) };
         let start = group
             .units
             .get(kept)
@@ -107,12 +137,15 @@ impl ToolState {
         for unit in group.units.split_off(kept) {
             self.remove(unit, clocks);
         }
-        group.records.extend(added);
-        group.records.sort_by_key(|record| record_order(record));
-        group.records.dedup_by_key(|record| record.id);
-        for unit in split(group.records.get(start.unwrap_or(0)..).unwrap_or_default()) {
+        // What lies before is as it was, and may be long.
+        let mut tail = group.records.split_off(start.unwrap_or(group.records.len()));
+        tail.extend(added);
+        tail.sort_by_key(|record| record_order(record));
+        tail.dedup_by_key(|record| record.id);
+        for unit in split(&tail) {
             group.units.push(self.insert(unit, clocks));
         }
+        group.records.append(&mut tail);
         self.groups.insert(key, group);
     }
 
@@ -131,9 +164,12 @@ impl ToolState {
         // Those behind it among their equals count one more now.
         let moved: Vec<RecordId> =
             if new { equals.iter().skip(place + 1).copied().collect() } else { Vec::new() };
-        self.dirty.insert(key);
-        self.dirty.extend(moved.into_iter().map(|id| (key.0, id)));
-        if let Some(old) = self.units.insert(key, Entry { unit, to, call: None, sample: None }) {
+        self.dirty.push((key, key));
+        self.dirty.extend(moved.into_iter().map(|id| ((key.0, id), (key.0, id))));
+        self.cuts.count(key.0, 1);
+        let entry = Entry { unit, to, piece: key, reach: to, call: None, sample: None };
+        if let Some(old) = self.units.insert(key, entry) {
+            self.cuts.count(key.0, -1);
             self.orphans.extend(old.call);
             self.unsaid.extend(old.sample);
         }
@@ -143,26 +179,26 @@ impl ToolState {
     fn remove(&mut self, key: UnitKey, clocks: &Clocks) {
         let Some(entry) = self.units.remove(&key) else { return };
         self.unsaid.extend(entry.sample);
-        self.dirty.remove(&key);
+        self.cuts.count(key.0, -1);
         let equal = equal_key(&entry.unit, key);
         if let Some(equals) = self.equals.get_mut(&equal) {
             equals.retain(|id| *id != entry.unit.base.id);
-            self.dirty.extend(equals.iter().map(|id| (key.0, *id)));
+            self.dirty.extend(equals.iter().map(|id| ((key.0, *id), (key.0, *id))));
             if equals.is_empty() {
                 self.equals.remove(&equal);
             }
         }
         // What it was joined with, or could have been, stands alone or joins another now: those on its right up to the
         // end of its interval, and the run on its left.
-        let end = entry.to.plus(2 * JOIN_SLACK_MICROS);
-        let left = self.units.range(..key).next_back().map(|(key, _)| *key);
-        let right = self.units.range(key..).map(|(key, _)| *key).take_while(|key| key.0 <= end);
-        self.dirty.extend(left.into_iter().chain(right));
+        let end = entry.to.plus(MEETS_MICROS);
+        let left = self.units.range(..key).next_back();
+        let left = left.filter(|(_, entry)| entry.reach >= key.0.minus(MEETS_MICROS));
+        self.dirty.push((left.map_or(key, |(left, _)| *left), (end, LAST)));
         if let Some(call) = entry.call {
             for sighting in &call.sightings {
                 if let Some(first) = sighting.steps.first() {
-                    let at = common_time(first.at, &sighting.stream, clocks);
-                    self.dirty.insert((at, first.record));
+                    let key = (common_time(first.at, &sighting.stream, clocks), first.record);
+                    self.dirty.push((key, key));
                 }
             }
             self.orphans.push(call);
@@ -176,7 +212,7 @@ impl ToolState {
             .units
             .range((from, first)..(to, first))
             .filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
-        self.dirty.extend(of_streams.map(|(key, _)| *key));
+        self.dirty.extend(of_streams.map(|(key, _)| (*key, *key)));
     }
 
     pub(super) fn holds(&self, at: Option<Micros>, record: RecordId) -> bool {
@@ -184,106 +220,97 @@ impl ToolState {
     }
 
     /// Joins what the added records touch and says which calls are new, changed or gone.
-    pub(super) fn settle(&mut self, clocks: &mut Clocks, diff: &mut Diff) {
+    pub(super) fn settle(&mut self, limits: &Limits, clocks: &mut Clocks, diff: &mut Diff) {
         diff.old.append(&mut self.orphans);
         diff.samples.extend(self.unsaid.drain(..).map(|sample| (sample, -1)));
-        if self.dirty.is_empty() {
+        let turned = self.cuts.settle(limits.piece_units);
+        let mut dirty = std::mem::take(&mut self.dirty);
+        if dirty.is_empty() {
             return;
         }
-        let dirty = std::mem::take(&mut self.dirty);
         if self.witnesses.is_power_of_two() && !self.has_failed {
-            let mut keys: Vec<UnitKey> = dirty.into_iter().collect();
+            // With one witness alone there is nothing to join.
+            let mut keys: Vec<UnitKey> =
+                dirty.into_iter().filter(|(from, to)| from == to).map(|(key, _)| key).collect();
             keys.sort_unstable();
+            keys.dedup();
             for key in keys {
                 self.settle_alone(key, clocks, diff);
             }
             return;
         }
-        for piece in self.pieces(&dirty) {
-            self.settle_piece(&piece, clocks, diff);
+        if !std::mem::replace(&mut self.is_joined, true) {
+            dirty = vec![((Micros(i64::MIN), FIRST), (TIMELESS, LAST))];
+        }
+        for mark in turned.marks {
+            dirty.extend(self.beside(mark));
+        }
+        let packed = turned.packed.into_iter().map(|(from, to)| ((from, FIRST), (to, FIRST)));
+        dirty.extend(packed);
+        dirty.sort_unstable();
+        let mut done: Option<UnitKey> = None;
+        for (from, to) in dirty {
+            loop {
+                let from = match done {
+                    Some(done) if done >= from => Excluded(done),
+                    _ => Included(from),
+                };
+                let next = self.units.range((from, Unbounded)).next().map(|(key, _)| *key);
+                let Some(next) = next.filter(|next| *next <= to) else { break };
+                if self.stands_alone(next, limits) {
+                    self.settle_alone(next, clocks, diff);
+                    done = Some(next);
+                } else {
+                    let piece = self.piece(next, limits);
+                    self.settle_piece(&piece, clocks, diff);
+                    done = piece.last().copied().max(Some(next));
+                }
+            }
         }
     }
 
-    fn settle_alone(&mut self, key: UnitKey, clocks: &Clocks, diff: &mut Diff) {
-        let Some(entry) = self.units.get(&key) else { return };
-        let joined = pair::alone(&entry.unit, clocks);
-        let call = Arc::new(build::build(&joined, self.occurrence(key, entry)));
-        if let Some(entry) = self.units.get_mut(&key) {
-            diff.old.extend(entry.call.replace(Arc::clone(&call)));
-            diff.new.push(call);
-        }
+    /// What is joined otherwise once this mark cuts or does no longer: the piece on its left, and on its right all that
+    /// was one piece with it, which may fall apart without it.
+    fn beside(&self, mark: Micros) -> impl Iterator<Item = (UnitKey, UnitKey)> {
+        let around = (mark, FIRST);
+        let left = self.units.range(..around).next_back().map(|(key, _)| (*key, *key));
+        let end = (self.cuts.next_after(mark).unwrap_or(TIMELESS), FIRST);
+        let right = self.units.range(around..end).next().map(|(key, _)| *key);
+        let was_one = self.units.range(around..end).rfind(|(_, entry)| entry.piece < around);
+        let right = right.map(|right| (right, was_one.map_or(right, |(last, _)| *last)));
+        left.into_iter().chain(right)
     }
 
-    fn settle_piece(&mut self, keys: &[UnitKey], clocks: &mut Clocks, diff: &mut Diff) {
-        let mut owners: FxHashMap<RecordId, Arc<Call>> = FxHashMap::default();
-        let mut seen: FxHashSet<*const Call> = FxHashSet::default();
-        let entries: Vec<(UnitKey, &Entry)> =
-            keys.iter().filter_map(|key| Some((*key, self.units.get(key)?))).collect();
-        let by_record: FxHashMap<RecordId, (UnitKey, &Entry)> =
-            entries.iter().map(|(key, entry)| (key.1, (*key, *entry))).collect();
-        let units: Vec<&Unit> = entries.iter().map(|(_, entry)| &entry.unit).collect();
-        for unit in &units {
-            if let Some((from, _)) = unit.interval() {
-                let stream = &unit.base.stream;
-                clocks.enter(stream, from.plus(clocks.offset(stream)));
-            }
-        }
-        let verdict = pair::join(&units, clocks);
-        for joined in verdict.calls {
-            let lead = by_record.get(&joined.lead.unit.base.id);
-            let occurrence = lead.map_or(0, |(key, entry)| self.occurrence(*key, entry));
-            let call = Arc::new(build::build(&joined, occurrence));
-            for tied in &joined.units {
-                owners.insert(tied.seen.unit.base.id, Arc::clone(&call));
-            }
-            diff.new.push(call);
-        }
-        let mut samples: FxHashMap<RecordId, Sample> = verdict.samples.into_iter().collect();
-        for key in keys {
-            let Some(entry) = self.units.get_mut(key) else { continue };
-            let sample = samples.remove(&key.1);
-            if sample != entry.sample {
-                diff.samples.extend(sample.clone().map(|sample| (sample, 1)));
-                let old = std::mem::replace(&mut entry.sample, sample);
-                diff.samples.extend(old.map(|sample| (sample, -1)));
-            }
-            let owner = owners.get(&key.1).cloned();
-            let old = std::mem::replace(&mut entry.call, owner);
-            diff.old.extend(old.filter(|old| seen.insert(Arc::as_ptr(old))));
-        }
+    /// A unit without a time, or among so many that nobody can tell them apart.
+    fn stands_alone(&self, key: UnitKey, limits: &Limits) -> bool {
+        key.0 == TIMELESS || self.cuts.is_packed(key.0, limits.piece_units)
     }
 
-    /// The maximal runs of overlapping units that hold a dirty one, cut where they are too large.
-    fn pieces(&mut self, dirty: &FxHashSet<UnitKey>) -> Vec<Vec<UnitKey>> {
-        let mut runs: Vec<Vec<UnitKey>> = Vec::new();
-        let mut run: Vec<UnitKey> = Vec::new();
-        let mut reach = Micros(i64::MIN);
-        for (key, entry) in &self.units {
-            // Two intervals can meet when each is widened by the slack.
-            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                runs.push(std::mem::take(&mut run));
+    /// The piece of this unit: those on both sides whose intervals can meet, as far as no mark cuts. All before it
+    /// know their piece.
+    fn piece(&mut self, key: UnitKey, limits: &Limits) -> Vec<UnitKey> {
+        let start = match self.units.range(..key).next_back() {
+            Some((left, entry)) if self.is_one_piece(*left, entry, key, limits) => entry.piece,
+            _ => key,
+        };
+        let end = self.cuts.next_after(start.0).unwrap_or(TIMELESS);
+        let mut reach = start.0;
+        let mut keys = Vec::new();
+        for (key, entry) in self.units.range_mut(start..(end, FIRST)) {
+            if key.0.minus(MEETS_MICROS) > reach {
+                break;
             }
-            run.push(*key);
             reach = reach.max(entry.to);
+            (entry.piece, entry.reach) = (start, reach);
+            keys.push(*key);
         }
-        runs.push(run);
-        let mut cutter = Cutter { dirty, large_slots: &mut self.large_slots, pieces: Vec::new() };
-        for run in runs {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            if !run.iter().any(|key| dirty.contains(key)) {
-                continue;
-            }
-            let (from, to) = (first.0, last.0);
-            let known = self.large.iter().position(|span| from <= span.1 && to >= span.0);
-            let large = known.is_some() || run.len() > COMPONENT_UNITS_MAX;
-            if large {
-                let span = known.map_or((to, from), |known| self.large.swap_remove(known));
-                self.large.push((from.min(span.0), to.max(span.1)));
-            }
-            let all = large && known.is_none();
-            cutter.cut(&run, large, all, 0);
-        }
-        cutter.pieces
+        keys
+    }
+
+    fn is_one_piece(&self, left: UnitKey, entry: &Entry, key: UnitKey, limits: &Limits) -> bool {
+        key.0.minus(MEETS_MICROS) <= entry.reach
+            && self.cuts.next_after(left.0).is_none_or(|mark| mark > key.0)
+            && !self.stands_alone(left, limits)
     }
 
     fn occurrence(&self, key: UnitKey, entry: &Entry) -> usize {
@@ -293,86 +320,222 @@ impl ToolState {
             .unwrap_or(0)
     }
 
-    /// Forgets what ended before `floor`; what an open unit belongs to stays for an hour longer.
+    /// Everything from here on is held; none: everything.
+    pub(super) const fn floor(&self) -> Option<Micros> {
+        self.floor
+    }
+
+    /// What was put in is whole from here on.
+    pub(super) fn hold_from(&mut self, floor: Micros) {
+        self.floor = Some(floor);
+    }
+
+    pub(super) const fn is_proxied(&self) -> bool {
+        self.is_proxied
+    }
+
+    /// Notes the number of the batch that touches it.
+    pub(super) const fn touch(&mut self, batch: u64) {
+        self.touched = batch;
+    }
+
+    pub(super) const fn touched(&self) -> u64 {
+        self.touched
+    }
+
+    /// Whether a proxied call that is still open was lost since this was last asked.
+    pub(super) const fn take_lost_proxied(&mut self) -> bool {
+        std::mem::replace(&mut self.lost_proxied, false)
+    }
+
+    /// Units more than when this was last asked.
+    pub(super) fn grown(&mut self) -> isize {
+        let before = std::mem::replace(&mut self.counted, self.units.len());
+        self.units.len().cast_signed() - before.cast_signed()
+    }
+
+    /// True where the record may go on with a call that is open, but not held, or comes before one that is not held and
+    /// is numbered among its equals.
+    pub(super) fn continues_lost(&self, record: &Arc<Record>, clocks: &Clocks) -> bool {
+        if self.lost.is_empty() && self.thinned.is_empty() {
+            return false;
+        }
+        let key = (common_time(record.at, &record.stream, clocks), record.id);
+        let Some(name) = group_key(record) else {
+            let equals = || self.equals.get(&equal_key(&Unit::single(Arc::clone(record)), key));
+            return self.thinned.contains(&key.0)
+                && equals().and_then(|ids| ids.last()).is_some_and(|last| *last > record.id);
+        };
+        self.lost.holds(&name)
+    }
+
+    /// Forgets what ended before `floor`; what an open call belongs to stays for an hour longer.
     pub(super) fn forget(&mut self, floor: Micros) {
-        let open_floor = floor.minus(Micros::HOUR);
-        for run in self.ended_runs(floor) {
-            let awaited = run.iter().filter_map(|key| self.units.get_key_value(key));
-            let mut awaited =
-                awaited.filter(|(key, entry)| entry.unit.is_open() && key.0 >= open_floor);
-            if awaited.next().is_none() {
-                for key in run {
-                    self.units.remove(&key);
-                }
+        self.forget_before(floor, true);
+    }
+
+    /// Forgets the older part, and of open calls all but that they are open, until half as many units are left. What
+    /// is so dense that nothing of it has ended stays.
+    pub(super) fn shrink(&mut self, units_max: usize, limits: &Limits) {
+        let skipped = self.units.len().saturating_sub(units_max / 2);
+        let timed = || self.units.keys().take_while(|key| key.0 != TIMELESS);
+        let newest = self.units.range(..(TIMELESS, FIRST)).next_back().map(|(key, _)| key.0);
+        let floor = timed().nth(skipped).map(|key| key.0).or(newest);
+        if let (Some(floor), Some(newest)) = (floor, newest) {
+            self.forget_before(floor.min(newest.minus(HELD_MICROS_MIN)), false);
+        }
+        if self.units.len() > 2 * units_max {
+            self.thin(limits);
+        }
+    }
+
+    /// Drops units that stand alone among too many: they need nobody, and their list of equals still numbers them.
+    fn thin(&mut self, limits: &Limits) {
+        let alone: Vec<UnitKey> = self
+            .units
+            .range(..(TIMELESS, FIRST))
+            .filter(|(key, entry)| {
+                let is_single = group_key(&entry.unit.base).is_none() && !is_awaited(&entry.unit);
+                is_single && self.stands_alone(**key, limits)
+            })
+            .map(|(key, _)| *key)
+            .collect();
+        for moment in alone.chunk_by(|left, right| left.0 == right.0) {
+            // What stays is counted as before, so that it goes on to stand alone whatever comes.
+            if moment.len() > limits.piece_units as usize {
+                self.thinned.extend(moment.first().map(|key| key.0));
+                self.drop_units(moment, TIMELESS);
             }
         }
-        self.forget_timeless();
+    }
+
+    fn forget_before(&mut self, floor: Micros, keeps_open: bool) {
+        let floor = self.floor.map_or(floor, |known| known.max(floor));
+        self.floor = Some(floor);
+        self.lost.forget(floor.minus(Micros::HOUR));
+        self.thinned.retain(|at| *at >= floor);
+        let timeless = self.units.range((TIMELESS, FIRST)..);
+        // Those without a time are beyond every floor. Where they ended, what comes with their id is another call.
+        let timeless = timeless.filter(|(_, entry)| !keeps_open || !is_awaited(&entry.unit));
+        let ended: Vec<UnitKey> = self
+            .ended(floor, keeps_open)
+            .into_iter()
+            .chain(timeless.map(|(key, _)| *key))
+            .collect();
+        self.drop_units(&ended, floor);
+        // A list of equals stays while one of its units does: its number counts those before it.
         let units = &self.units;
-        self.groups.retain(|_, group| {
-            let before = group.units.len();
-            group.units.retain(|key| units.contains_key(key));
-            if group.units.len() < before {
-                let kept: FxHashSet<RecordId> = group
-                    .units
-                    .iter()
-                    .filter_map(|key| units.get(key))
-                    .flat_map(|entry| entry.unit.steps.iter().map(|step| step.record))
-                    .collect();
-                group.records.retain(|record| kept.contains(&record.id));
-            }
-            !group.units.is_empty()
-        });
-        // The whole list stays while one of its units does: its number counts those before it.
-        self.equals.retain(|(at, _), ids| {
-            *at >= floor || ids.iter().any(|id| units.contains_key(&(*at, *id)))
-        });
-        self.large.retain(|(_, to)| *to >= open_floor);
-        self.large_slots.retain(|(level, slot)| {
-            MARKS_MICROS.get(*level).is_some_and(|mark| (slot + 1) * mark >= open_floor.0)
-        });
+        let gone: Vec<(Micros, u64)> = self
+            .equals
+            .range(..(floor, 0))
+            .filter(|((at, _), ids)| !ids.iter().any(|id| units.contains_key(&(*at, *id))))
+            .map(|(equal, _)| *equal)
+            .collect();
+        for equal in gone {
+            self.equals.remove(&equal);
+        }
+        self.cuts.forget(self.oldest().map_or(floor, |oldest| oldest.min(floor)));
     }
 
-    /// Units without a time are beyond every floor. Those that ended can go: what comes with their id is another call.
-    fn forget_timeless(&mut self) {
-        let timeless =
-            self.units.range((TIMELESS, RecordId { generation: 0, offset: 0, index: 0 })..);
-        let ended: Vec<UnitKey> =
-            timeless.filter(|(_, entry)| !entry.unit.is_open()).map(|(key, _)| *key).collect();
-        for key in ended {
-            self.units.remove(&key);
+    /// Takes units out that are forgotten, and notes those whose calls are still open.
+    fn drop_units(&mut self, keys: &[UnitKey], floor: Micros) {
+        let mut left: FxHashMap<GroupKey, ([Option<UnitKey>; 2], FxHashSet<RecordId>)> =
+            FxHashMap::default();
+        for key in keys {
+            let Some(entry) = self.units.remove(key) else { continue };
+            let is_lost = is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR);
+            let Some(name) = group_key(&entry.unit.base) else {
+                self.lost_proxied |= is_lost;
+                continue;
+            };
+            if is_lost {
+                self.lost.add(&name, entry.to);
+            }
+            let (last, records) = left.entry(name).or_default();
+            let last = &mut last[usize::from(key.0 == TIMELESS)];
+            *last = (*last).max(Some(*key));
+            records.extend(entry.unit.steps.iter().map(|step| step.record));
+        }
+        for (name, (last, records)) in left {
+            let Some(group) = self.groups.get_mut(&name) else { continue };
+            let units = &self.units;
+            group.units.retain(|unit| units.contains_key(unit));
+            group.records.retain(|record| !records.contains(&record.id));
+            for (known, last) in group.forgotten.iter_mut().zip(last) {
+                *known = (*known).max(last);
+            }
+            if group.units.is_empty() {
+                self.groups.remove(&name);
+            }
         }
     }
 
-    /// The components, or pieces of those too large, that nothing from `floor` on can join.
-    fn ended_runs(&self, floor: Micros) -> Vec<Vec<UnitKey>> {
-        let is_past = |reach: Micros| reach.plus(2 * JOIN_SLACK_MICROS) < floor;
+    /// The units of pieces that nothing from `floor` on can join. Once an open call goes on it meets all that began
+    /// since it did, so that is held with it.
+    fn ended(&self, floor: Micros, keeps_open: bool) -> Vec<UnitKey> {
         let mut ended = Vec::new();
-        let mut run: Vec<UnitKey> = Vec::new();
-        let mut reach = Micros(i64::MIN);
-        for (key, entry) in &self.units {
-            if key.0.minus(2 * JOIN_SLACK_MICROS) > reach {
-                let before = std::mem::take(&mut run);
-                // What comes next may be far off, or have no time: the run itself may still reach beyond the floor.
-                if is_past(reach) {
-                    ended.push(before);
+        let mut piece: Vec<UnitKey> = Vec::new();
+        let mut last: Option<&Entry> = None;
+        let units = self.units.range(..(TIMELESS, FIRST)).map(Some);
+        for next in units.chain([None]) {
+            let begins = last
+                .zip(next)
+                .is_none_or(|(last, (_, entry))| !self.is_joined || last.piece != entry.piece);
+            if begins {
+                let next = next.map(|(key, _)| *key);
+                if last.is_some_and(|last| self.has_ended(last, next, &piece, floor)) {
+                    ended.append(&mut piece);
                 }
+                piece.clear();
             }
-            if key.0 >= floor {
+            let Some((key, entry)) = next.filter(|(key, _)| !begins || key.0 < floor) else {
+                break;
+            };
+            if keeps_open && is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR) {
                 break;
             }
-            reach = reach.max(entry.to);
-            run.push(*key);
-        }
-        if run.len() > COMPONENT_UNITS_MAX {
-            let slot = |at: Micros| at.0.div_euclid(MARKS_MICROS[0]);
-            run.retain(|key| slot(key.0) < slot(floor));
-            ended.extend(
-                run.chunk_by(|left, right| slot(left.0) == slot(right.0)).map(<[_]>::to_vec),
-            );
-        } else if is_past(reach) {
-            ended.push(run);
+            piece.push(*key);
+            last = Some(entry);
         }
         ended
+    }
+
+    /// `last` is the last unit of the piece, `next` the one that follows.
+    fn has_ended(
+        &self,
+        last: &Entry,
+        next: Option<UnitKey>,
+        piece: &[UnitKey],
+        floor: Micros,
+    ) -> bool {
+        let reach = if self.is_joined { last.reach } else { last.to };
+        let is_cut = next.is_some_and(|next| next.0.minus(MEETS_MICROS) <= reach);
+        if is_cut && self.is_joined {
+            let at = piece.last().map_or(reach, |key| key.0);
+            return reach < floor && self.cuts.is_cut_for_good(at, floor);
+        }
+        reach.plus(MEETS_MICROS) < floor
+    }
+
+    /// From where to where units have to be known, so that those between the two times are joined as they should be.
+    pub(super) fn span(&mut self, from: Micros, to: Micros, limits: &Limits) -> (Micros, Micros) {
+        self.cuts.settle(limits.piece_units);
+        let (mut first, mut last) = (from, to);
+        let mut next = self.units.keys().next().copied();
+        while let Some(key) = next.filter(|key| key.0 <= to.plus(MEETS_MICROS)) {
+            let piece =
+                if self.stands_alone(key, limits) { vec![] } else { self.piece(key, limits) };
+            let end = piece.last().copied().unwrap_or(key);
+            let reach = self.units.get(&end).map_or(end.0, |entry| entry.reach);
+            if key.0 != TIMELESS && reach >= from.minus(MEETS_MICROS) {
+                let around = Cuts::depends_on(key.0, reach.plus(MEETS_MICROS));
+                first = first.min(around.0);
+                last = last.max(around.1);
+            }
+            let after = self.units.range((Excluded(end), Unbounded)).next();
+            next = after.map(|(key, _)| *key);
+        }
+        (first, last)
     }
 
     pub(super) fn oldest(&self) -> Option<Micros> {
@@ -382,6 +545,18 @@ impl ToolState {
     pub(super) fn len(&self) -> usize {
         self.units.len()
     }
+}
+
+/// True where more records may come for the unit: its call is open, and they would say so.
+fn is_awaited(unit: &Unit) -> bool {
+    let is_named = groups_by_id(&unit.base) || unit.base.dialect == Dialect::StdioProxy;
+    is_named && unit.is_open()
+}
+
+fn group_key(record: &Record) -> Option<GroupKey> {
+    let (tool, id) = (record.tool.as_ref()?, record.request_id.as_ref()?);
+    let is_grouped = record.dialect != Dialect::StdioProxy;
+    is_grouped.then(|| (Text::clone(&record.stream), Text::clone(tool), Text::clone(id)))
 }
 
 pub(super) fn key_of(unit: &Unit, clocks: &Clocks) -> UnitKey {
@@ -395,31 +570,6 @@ fn common_time(at: Option<Micros>, stream: &str, clocks: &Clocks) -> Micros {
 
 fn equal_key(unit: &Unit, key: UnitKey) -> (Micros, u64) {
     (key.0, unit.equal_key())
-}
-
-/// Cuts runs that are too large at fixed marks, and pieces still too large at finer ones.
-struct Cutter<'a> {
-    dirty: &'a FxHashSet<UnitKey>,
-    large_slots: &'a mut FxHashSet<(usize, i64)>,
-    pieces: Vec<Vec<UnitKey>>,
-}
-
-impl Cutter<'_> {
-    /// `all`: every piece has to be joined anew, because it was not cut like this before; else the dirty ones.
-    fn cut(&mut self, run: &[UnitKey], large: bool, all: bool, level: usize) {
-        let Some(mark) = MARKS_MICROS.get(level).filter(|_| large) else {
-            if all || run.iter().any(|key| self.dirty.contains(key)) {
-                self.pieces.push(run.to_vec());
-            }
-            return;
-        };
-        let slot = |key: &UnitKey| key.0.0.div_euclid(*mark);
-        for piece in run.chunk_by(|left, right| slot(left) == slot(right)) {
-            let large = piece.len() > COMPONENT_UNITS_MAX;
-            let newly = large && self.large_slots.insert((level, piece.first().map_or(0, slot)));
-            self.cut(piece, large, all || newly, level + 1);
-        }
-    }
 }
 
 /// Tells the witness bits apart in one place.

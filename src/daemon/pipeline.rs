@@ -19,7 +19,7 @@ use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
 use crate::absence::Absence;
 use crate::catalogue::Catalogue;
-use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope, StaleDay};
+use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::fault::{self, Point};
@@ -74,6 +74,7 @@ pub(crate) struct Setup {
 }
 
 pub(super) use again::Old;
+use clocks::Rejoining;
 
 pub(crate) struct Pipeline {
     store: Store,
@@ -111,12 +112,7 @@ pub(crate) struct Pipeline {
     batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
-    /// Days to be joined anew, by clocks that are better known now.
-    stale_clocks: Vec<StaleDay>,
-    /// How often the newest day may be joined anew, while its measure still moves.
-    rejoin_every_micros: i64,
-    /// When the newest day was last joined anew.
-    rejoined_at: Option<Micros>,
+    rejoining: Rejoining,
 }
 
 /// What one batch did.
@@ -166,10 +162,7 @@ impl Pipeline {
             None => (None, Remembered::default()),
         };
         let is_history_pending = store.is_history_pending()?;
-        let tools = store.tools_called()?;
-        let rows: Vec<ToolRow> =
-            tools.iter().map(|name| tool_row(&setup.catalogue, name.clone())).collect();
-        store.relabel(&rows)?;
+        let tools = relabel(&mut store, &setup.catalogue)?;
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone())
             .with_paths(setup.path_patterns.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
@@ -215,9 +208,7 @@ impl Pipeline {
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
-            stale_clocks: clocks::stale_in(&store)?,
-            rejoined_at: None,
-            rejoin_every_micros: clocks::newest_every_micros(setup.is_single_pass),
+            rejoining: Rejoining::open(&store, setup.is_single_pass)?,
             store,
             set_aside: None,
             tried: None,
@@ -542,6 +533,14 @@ impl Pipeline {
 fn tail(setup: &Setup, positions: &[Position]) -> Tail {
     let next = positions.last().map_or(1, |position| position.generation + 1);
     Tail::new(setup.tail.clone(), positions.iter().map(cursor).collect(), next)
+}
+
+/// Writes the labels of every tool that was called anew; returns the tools.
+fn relabel(store: &mut Store, catalogue: &Catalogue) -> Result<Vec<ToolName>, StoreError> {
+    let tools = store.tools_called()?;
+    let rows: Vec<ToolRow> = tools.iter().map(|name| tool_row(catalogue, name.clone())).collect();
+    store.relabel(&rows)?;
+    Ok(tools)
 }
 
 fn tool_row(catalogue: &Catalogue, (server, tool): ToolName) -> ToolRow {

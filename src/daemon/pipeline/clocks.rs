@@ -8,19 +8,26 @@ use crate::fault::{self, Point};
 use crate::model::{Micros, Record};
 use crate::store::{Batch, Store, StoreError};
 
-/// How often the newest day may be joined anew, while its measures still move; a single pass ends with it.
-pub(super) const fn newest_every_micros(is_single_pass: bool) -> i64 {
-    if is_single_pass { 0 } else { Micros::MINUTE }
+/// What is to be joined anew.
+pub(super) struct Rejoining {
+    stale: Vec<StaleDay>,
+    /// How often the newest day may be, while its measures still move.
+    every_micros: i64,
+    /// When it last was.
+    at: Option<Micros>,
 }
 
-/// What an earlier run left to be joined anew.
-pub(super) fn stale_in(store: &Store) -> Result<Vec<StaleDay>, StoreError> {
-    let mut stale = Vec::new();
-    for day in store.clock_days()? {
-        let (samples, uses) = store.clocks_on(day)?;
-        stale.extend(Clocks::stale_on(day, samples, uses));
+impl Rejoining {
+    /// Begins with what an earlier run left. A single pass ends with the newest day, so nothing makes it wait.
+    pub(super) fn open(store: &Store, is_single_pass: bool) -> Result<Self, StoreError> {
+        let mut stale = Vec::new();
+        for day in store.clock_days()? {
+            let (samples, uses) = store.clocks_on(day)?;
+            stale.extend(Clocks::stale_on(day, samples, uses));
+        }
+        let every_micros = if is_single_pass { 0 } else { Micros::MINUTE };
+        Ok(Self { stale, every_micros, at: None })
     }
-    Ok(stale)
 }
 
 impl Pipeline {
@@ -40,16 +47,16 @@ impl Pipeline {
 
     /// Joins one day of two streams anew, if there is one to be. With `all`, the newest day as well.
     pub(super) fn rejoin(&mut self, all: bool, now: Micros) -> Result<Option<Step>, StoreError> {
-        let is_due = |at: Micros| now.since(at).abs() >= self.rejoin_every_micros;
-        let all = all && self.rejoined_at.is_none_or(is_due);
-        if self.stale_clocks.is_empty() {
-            self.stale_clocks = self.correlator.stale_clocks(all);
+        let Rejoining { stale, every_micros, at } = &mut self.rejoining;
+        let all = all && at.is_none_or(|at| now.since(at).abs() >= *every_micros);
+        if stale.is_empty() {
+            *stale = self.correlator.stale_clocks(all);
         }
-        let Some(stale) = self.stale_clocks.pop() else {
+        let Some(stale) = stale.pop() else {
             return Ok(None);
         };
         if all {
-            self.rejoined_at = Some(now);
+            *at = Some(now);
         }
         self.know_days(&self.correlator.plan_clock(&stale))?;
         let (from, to) = stale.span();
