@@ -35,6 +35,10 @@ const FIRST: RecordId = RecordId { generation: 0, offset: 0, index: 0 };
 const LAST: RecordId = RecordId { generation: u64::MAX, offset: u64::MAX, index: u32::MAX };
 
 #[derive(Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, true once and for ever"
+)]
 pub(super) struct ToolState {
     units: BTreeMap<UnitKey, Entry>,
     groups: FxHashMap<GroupKey, Group>,
