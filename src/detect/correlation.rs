@@ -24,7 +24,7 @@ pub(super) enum Correlates {
 const TIMESPAN_MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The most calls a rule can count, and the most first values that can be home.
-const COUNT_MAX: u64 = 100_000;
+pub(super) const COUNT_MAX: u64 = 100_000;
 
 const TYPES: [&str; 3] = ["event_count", "temporal_ordered", "first_seen"];
 
@@ -133,7 +133,7 @@ fn timespan(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option
     micros
 }
 
-fn span_micros(text: &str) -> Option<i64> {
+pub(super) fn span_micros(text: &str) -> Option<i64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds_each: u64 = match unit {
         "s" => 1,

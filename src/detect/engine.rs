@@ -16,6 +16,7 @@ use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
 use super::known::remembered;
+use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
@@ -50,6 +51,7 @@ pub struct Engine {
     first_seen: Vec<FirstSeenFact>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
+    meter: Meter,
 }
 
 /// The groups of one rule.
@@ -97,6 +99,7 @@ impl Engine {
             cold_before: None,
         };
         Self {
+            meter: Meter::new(&rules),
             shelves: rules.rules.iter().map(held).collect(),
             rules,
             labels,
@@ -124,6 +127,23 @@ impl Engine {
     /// are asked for even where no call of theirs is stored.
     pub fn remember(&mut self) {
         self.remembers = true;
+    }
+
+    /// Has the time that rules take told by this clock, in nanoseconds.
+    pub fn meter(&mut self, clock: fn() -> u64) {
+        self.meter.set_clock(clock);
+    }
+
+    /// What each rule has cost so far, in the order of the rule set.
+    pub fn costs(&self) -> Vec<RuleCost> {
+        let with_groups = |(cost, shelf): (&RuleCost, &Shelf)| RuleCost {
+            groups: match &shelf.groups {
+                Groups::Chain(groups) => groups.len() as u64,
+                Groups::FirstSeen(groups) => groups.len() as u64,
+            },
+            ..*cost
+        };
+        self.meter.costs().iter().zip(&self.shelves).map(with_groups).collect()
     }
 
     /// The values that the batches since the last time showed for the first time, and those that
@@ -159,7 +179,9 @@ impl Engine {
         for touch in prepared.touches {
             let rule = touch.rule;
             let history = histories.remove(&(rule, touch.key.clone()));
+            self.meter.begin_group();
             let outcome = self.settle(touch, history);
+            self.meter.settled(rule);
             if let Some(all) = outcomes.get_mut(rule) {
                 all.extend(outcome);
             }
@@ -187,8 +209,9 @@ impl Engine {
     }
 
     /// Evaluates every call once and sorts what the rules want by group.
-    fn prepare(&self, changes: &[CallChange]) -> Prepared {
+    fn prepare(&mut self, changes: &[CallChange]) -> Prepared {
         let rules = &*self.rules;
+        let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
         let mut index: Vec<FxHashMap<Key, usize>> = vec![FxHashMap::default(); rules.rules.len()];
         let mut prepared =
@@ -201,12 +224,15 @@ impl Engine {
                 .filter_map(|(call, present)| call.as_ref().map(|call| (call, present)))
             {
                 verdicts.reset();
+                meter.begin_call();
                 let subject = Subject::new(call, &*self.labels);
                 for (number, (rule, index)) in rules.rules.iter().zip(&mut index).enumerate() {
                     let stages = verdicts.stages(rules, rule, &subject);
+                    meter.looked(number);
                     if stages == 0 || !rule.group_of(call, &mut key) {
                         continue;
                     }
+                    meter.fitted(number);
                     let Some(at) = call.at else {
                         prepared.add_untimed(number, rule, &key, call, present);
                         continue;

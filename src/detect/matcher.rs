@@ -17,6 +17,8 @@ pub(super) enum Expr {
 /// One field and what its value must be.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
+    /// As the rule says it, for people.
+    asks: String,
     field: Field,
     tests: Vec<Test>,
     /// Every test must hold, each by any of the field's values; otherwise one is enough.
@@ -89,10 +91,25 @@ impl Item {
             .iter()
             .map(|value| test(&field, how, cased, value))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { field, tests, all })
+        Ok(Self { asks: asks(key, values), field, tests, all })
     }
 
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    /// What it asks, as the rule says it.
+    pub(super) fn asks(&self) -> &str {
+        &self.asks
+    }
+
+    /// The values that the field has in the call, as they are compared.
+    pub(super) fn values(&self, subject: &Subject<'_>) -> Vec<String> {
+        let mut values = Vec::new();
+        self.field.any(subject, &mut |value| {
+            values.push(value.to_owned());
+            false
+        });
+        values
+    }
+
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
         let holds = |test: &Test| match test {
             Test::Exists(wanted) => self.field.any(subject, &mut |_| true) == *wanted,
             test => self.field.any(subject, &mut |value| test.holds(value)),
@@ -158,6 +175,19 @@ impl Modifier {
             }
         })
     }
+}
+
+/// `field|modifier: value, value`.
+fn asks(key: &str, values: &[Node]) -> String {
+    let shown = |node: &Node| match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        _ => "null".to_owned(),
+    };
+    let values: Vec<String> = values.iter().map(shown).collect();
+    format!("{key}: {}", values.join(", "))
 }
 
 fn test(field: &Field, how: Option<Modifier>, cased: bool, node: &Node) -> Result<Test, String> {

@@ -5,6 +5,7 @@
 //! What it finds is a function of the set of calls, never of the order in which they came: see
 //! [`Engine`].
 
+mod about;
 mod cases;
 mod chain;
 mod compile;
@@ -13,13 +14,16 @@ mod correlation;
 mod document;
 mod engine;
 mod episode;
+mod explain;
 mod field;
 mod group;
 mod history;
 mod known;
 mod ledger;
 mod matcher;
+mod meter;
 mod outcome;
+mod overrides;
 mod problem;
 mod rule;
 mod seen;
@@ -37,8 +41,11 @@ mod properties;
 mod scenarios;
 
 pub use engine::{Engine, evaluate};
+pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;
 pub use history::{History, HistoryNeed, KnownAlert};
+pub use meter::RuleCost;
+pub use overrides::Overrides;
 pub use problem::RuleProblem;
 pub use rule::{Rule, RuleSet};
 pub use shipped::{merge, shipped};

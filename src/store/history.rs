@@ -192,7 +192,7 @@ fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
 const TIME_MAX: Micros = Micros(i64::MAX - 1);
 
 /// The column of a field that rules may group by.
-fn column_of(field: &str) -> Option<&'static str> {
+pub(super) fn column_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "principal" => "principal",
         "client" => "client",

@@ -123,6 +123,8 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
         ("session", session),
         ("calls", calls),
         ("no-calls", "/calls?outcome=input&tool=nothing".to_owned()),
+        ("rules", "/rules".to_owned()),
+        ("rule", "/rules/denials-then-success".to_owned()),
         ("sources", "/sources".to_owned()),
         ("login", "/login".to_owned()),
         ("error", "/incidents/none".to_owned()),
