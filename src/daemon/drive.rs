@@ -341,6 +341,7 @@ impl Driver {
             self.is_well();
             done += step.bytes;
             self.publish(step, done, total);
+            self.tell_rule_costs(pipeline);
             while let Ok(request) = self.desk.try_recv() {
                 self.answer(pipeline, request)?;
             }
@@ -349,7 +350,6 @@ impl Driver {
             }
         }
         self.is_well();
-        self.tell_rule_costs(pipeline);
         if total >= BACKFILL_BYTES_MIN {
             self.health.send_modify(|health| health.backfill = None);
             (self.on_backfill)(None);

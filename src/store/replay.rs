@@ -37,6 +37,9 @@ impl After {
     }
 }
 
+/// The most calls of one page, whoever asks.
+const CALLS_MAX: usize = 50_000;
+
 /// The total order of calls that have a time.
 const ORDER: &str = "time, stream, generation, \"offset\", idx";
 /// And of those that have none.
@@ -45,6 +48,7 @@ const UNTIMED: &str = "stream, generation, \"offset\", idx";
 impl Reader {
     /// Calls and ingest events in the total order, at most `limit`.
     pub fn call_page(&self, page: &CallPage) -> Result<Vec<Call>, StoreError> {
+        let limit = page.limit.min(CALLS_MAX) as u64;
         self.with(|connection| {
             let (conditions, mut values) = conditions(page);
             let order = if page.is_untimed { UNTIMED } else { ORDER };
@@ -55,7 +59,7 @@ impl Reader {
                 let void: u64 =
                     connection
                         .query_row("select count(*) from call_superseded", [], |row| row.get(0))?;
-                let rows = (page.limit as u64).saturating_add(void);
+                let rows = limit.saturating_add(void);
                 sql = format!(
                     "{sql} and time <= (select max(time) from
                          (select time from call_log where {conditions} order by time limit {rows}))"
@@ -63,7 +67,7 @@ impl Reader {
                 values.extend(values.clone());
             }
             let sql = format!("{sql} order by {order} limit ?");
-            values.push(number(page.limit as u64));
+            values.push(number(limit));
             let mut statement = connection.prepare(&sql)?;
             let rows = statement.query_map(params_from_iter(values), call_row::from_row)?;
             Ok(rows.collect::<Result<_, _>>()?)

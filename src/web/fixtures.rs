@@ -438,12 +438,7 @@ pub(crate) fn world() -> Fixture {
     burst.last_seen = calls[2].at;
     burst.evidence = calls[1..3].iter().map(|call| evidence("sensitive-call", call)).collect();
     burst.elided = 17;
-    calls[3].discrepancies.push(Discrepancy::Outcome {
-        upper: Witness::Client,
-        upper_code: "timeout".into(),
-        lower: Witness::Server,
-        lower_code: "ok".into(),
-    });
+    calls[3].discrepancies.push(timeout_against_ok());
     let mut alerts = incident.into_alerts();
     alerts.push(burst);
     let others = [
@@ -492,6 +487,15 @@ pub(crate) fn world() -> Fixture {
         rejects: vec![reject()],
         totals: totals(alerts.len() as u64),
         alerts,
+    }
+}
+
+fn timeout_against_ok() -> Discrepancy {
+    Discrepancy::Outcome {
+        upper: Witness::Client,
+        upper_code: "timeout".into(),
+        lower: Witness::Server,
+        lower_code: "ok".into(),
     }
 }
 

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use super::error::WebError;
 use super::frame::{Frame, Section};
 use super::rules::{RuleShown, RulesShown};
-use super::rules_page::{cost, incidents, looks_for, share};
+use super::rules_page::{each, incidents, looks_for, share, spent};
 use super::shown::{Severity, Shown, When, count};
 use super::state::Shared;
 use crate::model::RuleAlerts;
@@ -89,7 +89,8 @@ fn page(
             ("Calls looked at", number(load.looked_at)),
             ("Calls that fit", number(load.fitting)),
             ("Groups held", number(load.groups)),
-            ("Time spent", cost(load)),
+            ("Time spent", spent(load)),
+            ("For each call", each(load)),
             ("Of all rules' time", share(load, rules)),
         ],
         last: When(alerts.and_then(|alerts| alerts.last_seen)),

@@ -10,7 +10,7 @@ use super::link;
 use super::rules::{RuleLoad, RuleShown, RulesShown};
 use super::shown::{Severity, Shown, When, count, counted, duration};
 use super::state::Shared;
-use crate::model::RuleAlerts;
+use crate::model::{Micros, RuleAlerts};
 
 #[derive(Template, WebTemplate)]
 #[template(path = "rules.html")]
@@ -35,7 +35,8 @@ struct Row {
     /// The incidents that it is in; none where there are none.
     incidents: Option<String>,
     last: When,
-    cost: Shown,
+    spent: Shown,
+    each: Shown,
     share: Shown,
     groups: Shown,
 }
@@ -75,7 +76,8 @@ fn row(rule: &RuleShown, rules: &RulesShown, alerts: &[RuleAlerts]) -> Row {
         alerts: Shown::new(&count(number)),
         incidents: (number > 0).then(|| incidents(&rule.name)),
         last: When(found.and_then(|found| found.last_seen)),
-        cost: cost(load),
+        spent: spent(load),
+        each: each(load),
         share: share(load, rules),
         groups: Shown::new(&count(load.groups)),
     }
@@ -94,21 +96,39 @@ pub(crate) fn incidents(name: &str) -> String {
 /// The type of the rule with its thresholds and groups.
 pub(crate) fn looks_for(rule: &RuleShown) -> Shown {
     let count = rule.count.map(|number| format!(", {} or more", count(number)));
-    let span = rule.timespan_micros.map(|span| format!(" within {}", duration(span)));
+    let within = rule.timespan_micros.map(|micros| format!(" within {}", span(micros)));
     let groups = rule.group_by.join(", ");
-    let (count, span) = (count.unwrap_or_default(), span.unwrap_or_default());
-    Shown::short(&format!("{}{count}{span}, by {groups}", rule.kind), 200)
+    let (count, within) = (count.unwrap_or_default(), within.unwrap_or_default());
+    Shown::short(&format!("{}{count}{within}, by {groups}", rule.kind), 200)
 }
 
-/// Time spent, in all and for each call.
-pub(crate) fn cost(load: RuleLoad) -> Shown {
+/// Time spent in all; tenths of a millisecond say enough.
+pub(crate) fn spent(load: RuleLoad) -> Shown {
     let micros = i64::try_from(load.nanos / 1000).unwrap_or(i64::MAX);
-    let Some(each) = load.nanos.checked_div(load.looked_at) else {
-        return Shown::new("nothing yet");
-    };
-    let each = format!("{}.{:02} µs a call", each / 1000, each % 1000 / 10);
-    // Tenths of a millisecond say enough.
-    Shown::new(&format!("{}, {each}", duration(micros / 100 * 100)))
+    Shown::new(&duration(micros / 100 * 100))
+}
+
+/// Time spent on one call.
+pub(crate) fn each(load: RuleLoad) -> Shown {
+    let each = load.nanos.checked_div(load.looked_at).unwrap_or(0);
+    Shown::new(&format!("{}.{:02} µs", each / 1000, each % 1000 / 10))
+}
+
+/// A span as a person would say it who wrote the rule: in the largest unit that leaves a whole number.
+fn span(micros: i64) -> String {
+    let units = [(Micros::DAY, "d"), (Micros::HOUR, "h"), (Micros::MINUTE, "min")];
+    match units.iter().find(|(unit, _)| micros > *unit && micros % unit == 0) {
+        Some((unit, word)) => format!("{} {word}", micros / unit),
+        None => duration_in_seconds(micros),
+    }
+}
+
+fn duration_in_seconds(micros: i64) -> String {
+    if micros % Micros::SECOND == 0 {
+        format!("{} s", micros / Micros::SECOND)
+    } else {
+        duration(micros)
+    }
 }
 
 /// Its part of the time that all rules take.

@@ -69,8 +69,8 @@ impl Site {
 fn post(actor: &str, seconds: u32) -> String {
     let (minute, second) = (seconds / 60, seconds % 60);
     format!(
-        "{{\"ts\": \"2026-11-20T09:{minute:02}:{second:02}.000000+00:00\", \"subject\": \"{actor}\", \"client_id\": \"a\", \
-         \"tool\": \"post_comment\", \"params\": {{}}, \"dropped\": [], \"outcome\": \"ok\"}}\n"
+        "{{\"ts\": \"2026-11-20T09:{minute:02}:{second:02}.000000+00:00\", \"subject\": \"{actor}\", \
+         \"client_id\": \"a\", \"tool\": \"post_comment\", \"params\": {{}}, \"dropped\": [], \"outcome\": \"ok\"}}\n"
     )
 }
 
@@ -133,6 +133,28 @@ fn a_broken_file_is_refused_with_a_banner_and_the_rules_before_it_stay() {
     site.append(&[0, 20].map(|second| post("lee", second)).concat());
     await_that("the alert of the repaired rule", || site.alerts_of("posts").len() == 2);
     assert!(site.daemon.stop().success());
+}
+
+#[test]
+fn alerts_of_a_changed_rule_stand_until_something_happens_in_their_group() {
+    let site = Site::start();
+    fs::write(site.rule("posts.yml"), POSTS).unwrap();
+    site.await_page("/rules", "posts", true);
+    let posts = |actor: &str| [0, 20, 40].map(|second| post(actor, second)).concat();
+    site.append(&(posts("kim") + posts("lee").as_str()));
+    await_that("both alerts", || site.alerts_of("posts").len() == 2);
+    fs::write(site.rule("overrides.toml"), "[posts]\ncount = 5\n").unwrap();
+    site.await_page("/rules", "overridden", true);
+    site.append(&post("kim", 50));
+    await_that("the change of one", || {
+        site.alerts_of("posts").iter().any(|alert| !alert["retracted"].is_null())
+    });
+    for alert in site.alerts_of("posts") {
+        let is_retracted = alert["group"]["actor"] == "kim";
+        assert_eq!(!alert["retracted"].is_null(), is_retracted, "{alert}");
+        let reason = alert["retracted"].as_str().unwrap_or("the rule was changed");
+        assert!(reason.contains("the rule was changed"), "{reason}");
+    }
 }
 
 #[test]

@@ -100,7 +100,9 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
             let alerts = alerts.of_rule(&rule.name);
             match common.output {
                 Format::Human => print(out, rule, &told, &alerts, is_cut)?,
-                Format::Json => writeln!(out, "{}", as_json(&call, rule, &told, &alerts))?,
+                Format::Json => {
+                    writeln!(out, "{}", as_json(&call, rule, &told, &alerts, is_cut))?;
+                }
             }
         }
     }
@@ -323,7 +325,13 @@ fn print_parts(
     parts.iter().try_for_each(|part| print_asked(out, part, indent + 4))
 }
 
-fn as_json(call: &Call, rule: &Rule, told: &Explanation, alerts: &[OfCall<'_>]) -> Value {
+fn as_json(
+    call: &Call,
+    rule: &Rule,
+    told: &Explanation,
+    alerts: &[OfCall<'_>],
+    is_cut: bool,
+) -> Value {
     let alerts: Vec<Value> = alerts
         .iter()
         .map(|alert| {
@@ -338,6 +346,8 @@ fn as_json(call: &Call, rule: &Rule, told: &Explanation, alerts: &[OfCall<'_>]) 
         "rule": rule.name,
         "type": rule.type_word(),
         "matched": told.is_matched,
+        // Its group has more calls around it than were looked at.
+        "partial": is_cut,
         "missing": told.missing,
         "group": group,
         "stages": told.stages,

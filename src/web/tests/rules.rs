@@ -10,10 +10,10 @@ async fn every_rule_is_listed_with_what_it_found_and_what_it_costs() {
     assert_eq!(page.status, StatusCode::OK);
     for text in [
         "1 rule in force, 1 switched off",
-        "event_count, 40 or more within 1 min 00 s, by session, tool.name",
+        "event_count, 40 or more within 60 s, by session, tool.name",
         "overridden: <bdi>except principal backup</bdi>",
         "href=\"/?rule=call-burst\"",
-        "1.5 s, 0.75 µs a call",
+        "<td class=\"num\">1.5 s</td><td class=\"num\">0.75 µs</td>",
         "100 %",
         "1,204",
         "aria-current=\"page\">Rules",
