@@ -27,6 +27,8 @@ pub(crate) struct Keeper {
     read: Fingerprint,
     seen: Fingerprint,
     looked_at: Instant,
+    /// The folder could not be read, which may pass without a change.
+    is_unreadable: bool,
     shown: watch::Sender<RulesShown>,
 }
 
@@ -45,7 +47,8 @@ impl Keeper {
         let read = source.fingerprint();
         let book = source.load()?;
         let shown = watch::Sender::new(shown(&book));
-        Ok(Self { source, book, seen: read.clone(), read, looked_at: Instant::now(), shown })
+        let (seen, looked_at) = (read.clone(), Instant::now());
+        Ok(Self { source, book, read, seen, looked_at, is_unreadable: false, shown })
     }
 
     /// The rules as they were read last.
@@ -66,11 +69,13 @@ impl Keeper {
         let now = self.source.fingerprint();
         let is_quiet = now == self.seen;
         self.seen.clone_from(&now);
-        if !is_quiet || now == self.read {
+        if !is_quiet || (now == self.read && !self.is_unreadable) {
             return Change::None;
         }
         self.read = now;
-        match self.source.load() {
+        let loaded = self.source.load();
+        self.is_unreadable = matches!(loaded, Err(RulesError::Folder { .. }));
+        match loaded {
             Ok(book) => {
                 let is_same = book.entries == self.book.entries;
                 self.shown.send_if_modified(|shown| shown.refused.take().is_some());
@@ -82,9 +87,8 @@ impl Keeper {
                 Change::Taken
             }
             Err(error) => {
-                let refused = self.refused(&error);
                 self.shown.send_modify(|shown| shown.refused = Some(error.to_string()));
-                Change::Refused(refused)
+                Change::Refused(self.refused(&error))
             }
         }
     }
@@ -128,14 +132,14 @@ impl Driver {
     pub(super) fn heed_rules(&mut self, pipeline: &mut Pipeline) -> Result<(), StoreError> {
         let refused = match self.rules.look() {
             Change::None => return Ok(()),
-            Change::Refused(told) => {
-                tracing::error!("{told}");
-                Some(told)
-            }
+            Change::Refused(told) => Some(told),
             Change::Taken => None,
         };
         self.health.send_if_modified(|health| {
             let is_new = health.rules_refused != refused;
+            if let Some(told) = refused.as_ref().filter(|_| is_new) {
+                tracing::error!("{told}");
+            }
             health.rules_refused = refused;
             is_new
         });
@@ -201,6 +205,7 @@ impl Keeper {
             read: Fingerprint::new(),
             seen: Fingerprint::new(),
             looked_at: Instant::now(),
+            is_unreadable: false,
             shown: watch::Sender::new(RulesShown::default()),
         }
     }
