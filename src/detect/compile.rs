@@ -11,7 +11,7 @@ use super::field::{GroupField, did_you_mean};
 use super::matcher::Expr;
 use super::problem::{Problems, RuleProblem};
 use super::rule::{Chain, Count, FirstSeen, Kind, Rule, RuleSet, Stage};
-use super::yaml;
+use super::yaml::{self, Mark};
 
 /// The most stages of a sequence.
 const STAGES_MAX: usize = 16;
@@ -32,7 +32,7 @@ pub(super) fn rule_set(files: &[(&str, &str)]) -> Result<RuleSet, Vec<RuleProble
         if let Some(rule) = &rule
             && rules.iter().any(|other: &Rule| other.name == rule.name)
         {
-            problems.push(1, format!("there is another rule `{}`", rule.name));
+            problems.push(Mark::START, format!("there is another rule `{}`", rule.name));
         }
         rules.extend(rule);
         found.extend(problems.into_found());
@@ -68,7 +68,7 @@ fn file(
     let nodes = match yaml::documents(text) {
         Ok(nodes) => nodes,
         Err(error) => {
-            problems.push(error.line, error.message);
+            problems.push(error.mark, error.message);
             return None;
         }
     };
@@ -91,7 +91,7 @@ fn file(
         references: main.references.clone(),
         why: main.why.clone().unwrap_or_else(|| main.title.clone()),
         file: file.to_owned(),
-        line: main.line,
+        mark: main.mark,
         group_by,
         kind,
         cases: Vec::new(),
@@ -124,11 +124,12 @@ fn main_document<'a>(
     let mut firing = documents.iter().filter(|document| !is_named(document));
     let first = firing.next();
     if first.is_none() {
-        problems.push(1, "the file holds no rule that fires: each is named by a correlation");
+        problems
+            .push(Mark::START, "the file holds no rule that fires: each is named by a correlation");
     }
     for extra in firing {
         let message = "a second rule that fires; a file has one, and helpers that it names";
-        problems.push(extra.line, message);
+        problems.push(extra.mark, message);
     }
     first
 }
@@ -139,7 +140,7 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
     for document in documents {
         if let Some(name) = &document.name {
             if names.contains(&name) {
-                problems.push(document.line, format!("the name `{name}` is used twice"));
+                problems.push(document.mark, format!("the name `{name}` is used twice"));
             }
             names.push(name);
         }
@@ -149,7 +150,7 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
         let grouped = matches!(document.body, Body::Detection { group_by: Some(_), .. });
         if grouped || document.why.is_some() || document.tests.is_some() {
             let message = "`why`, `tests` and `group-by` belong to the rule that fires";
-            problems.push(document.line, message);
+            problems.push(document.mark, message);
         }
     }
 }
@@ -202,30 +203,30 @@ struct Linker<'a, 'p, 'f> {
 }
 
 impl<'a> Linker<'a, '_, '_> {
-    fn find(&mut self, line: u64, reference: &str) -> Option<&'a Document> {
+    fn find(&mut self, mark: Mark, reference: &str) -> Option<&'a Document> {
         let documents = self.documents;
         let found = documents.iter().find(|document| document.is_called(reference));
         if found.is_none() {
             let names = documents.iter().filter_map(|document| document.name.as_deref());
             let hint = did_you_mean(reference, names);
-            self.problems.push(line, format!("no rule in this file is called `{reference}`{hint}"));
+            self.problems.push(mark, format!("no rule in this file is called `{reference}`{hint}"));
         }
         found
     }
 
     /// The stage of a correlation that looks at one detection.
     fn only_stage(&mut self, correlation: &Correlation) -> Option<Stage> {
-        let [(line, reference)] = correlation.rules.as_slice() else {
-            let line = correlation.rules.get(1).map_or(1, |(line, _)| *line);
+        let [(mark, reference)] = correlation.rules.as_slice() else {
+            let mark = correlation.rules.get(1).map_or(Mark::START, |(mark, _)| *mark);
             let message = "this type takes one rule; join several in one condition with `or`";
-            self.problems.push(line, message);
+            self.problems.push(mark, message);
             return None;
         };
-        let document = self.find(*line, reference)?;
+        let document = self.find(*mark, reference)?;
         match &document.body {
             Body::Detection { expr, .. } => Some(self.stage(document, reference, expr)),
             Body::Correlation(_) => {
-                self.problems.push(*line, "a correlation of a correlation is not supported here");
+                self.problems.push(*mark, "a correlation of a correlation is not supported here");
                 None
             }
         }
@@ -253,30 +254,30 @@ impl<'a> Linker<'a, '_, '_> {
     ) -> Option<Kind> {
         if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
             let message = format!("temporal_ordered takes 2 to {STAGES_MAX} rules");
-            self.problems.push(main.line, message);
+            self.problems.push(main.mark, message);
             return None;
         }
         let mut count = None;
         let mut stages = Vec::new();
-        for (index, (line, reference)) in correlation.rules.iter().enumerate() {
-            let document = self.find(*line, reference)?;
+        for (index, (mark, reference)) in correlation.rules.iter().enumerate() {
+            let document = self.find(*mark, reference)?;
             match &document.body {
                 Body::Detection { expr, .. } => {
                     stages.push(self.stage(document, reference, expr));
                 }
                 Body::Correlation(inner) => {
                     let Correlates::EventCount { min, timespan } = inner.what else {
-                        self.problems.push(*line, "a stage is a detection or an event_count");
+                        self.problems.push(*mark, "a stage is a detection or an event_count");
                         return None;
                     };
                     if index > 0 {
                         let message = "an event_count is supported as the first stage only";
-                        self.problems.push(*line, message);
+                        self.problems.push(*mark, message);
                         return None;
                     }
                     if inner.group_by != correlation.group_by {
                         let message = "this stage has another `group-by` than its sequence";
-                        self.problems.push(*line, message);
+                        self.problems.push(*mark, message);
                     }
                     let (stage, counted) = self.counted(inner, min, timespan)?;
                     stages.push(stage);
@@ -330,6 +331,12 @@ mod tests {
                 "4: `outcome` is never `sucess`",
             ),
             (detection("  s: {code|re: '('}\n  condition: s\n"), "4: `code|re`: "),
+            (
+                detection("  s: {args.h|cidr: '10.0.0.1/8'}\n  condition: s\n"),
+                "4: `args.h|cidr` takes",
+            ),
+            (detection("  s: {code|i: x}\n  condition: s\n"), "4: the modifier `i`"),
+            (detection("  s: {code|exists|all: true}\n  condition: s\n"), "4: `all` means nothing"),
             (detection("  s: {code: 1.10}\n  condition: s\n"), "4: `code` cannot be compared"),
             (detection("  s: {code: []}\n  condition: s\n"), "4: `code` has an empty list"),
             (detection("  s: {code|lt: 5}\n  condition: s\n"), "4: `code` is no number"),
@@ -380,6 +387,20 @@ mod tests {
                 "expected `{expected}`, found {found:?} in\n{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_problem_is_told_with_its_column() {
+        let text = detection("  s: {ran: no, outcome: sucess}\n  condition: s\n");
+        let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+        assert!(found[0].to_string().starts_with("x.yml:4:16: `outcome` is never"), "{}", found[0]);
+        let text = detection("  s: {ran: no}\n  condition: s or t\n");
+        let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+        assert!(
+            found[0].to_string().starts_with("x.yml:5:14: the condition names `t`"),
+            "{}",
+            found[0]
+        );
     }
 
     #[test]

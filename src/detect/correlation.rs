@@ -3,12 +3,12 @@
 use super::document::group_by;
 use super::field::{GroupField, did_you_mean};
 use super::problem::Problems;
-use super::yaml::{Entry, Node, Value, entry};
+use super::yaml::{Entry, Mark, Node, Value, entry};
 
 /// A correlation with its references still by name.
 pub(super) struct Correlation {
     /// Names or ids of other documents, each with its line.
-    pub(super) rules: Vec<(u64, String)>,
+    pub(super) rules: Vec<(Mark, String)>,
     pub(super) group_by: Vec<GroupField>,
     pub(super) what: Correlates,
 }
@@ -32,11 +32,11 @@ impl Correlation {
     /// Reads the block; everything wrong with it goes to `problems`.
     pub(super) fn read(found: &Entry, problems: &mut Problems<'_>) -> Option<Self> {
         let Some(entries) = found.node.map() else {
-            problems.push(found.line, "`correlation` is a map");
+            problems.push(found.mark, "`correlation` is a map");
             return None;
         };
         let Some(kind) = entry(entries, "type") else {
-            problems.push(found.line, "`correlation` has no `type`");
+            problems.push(found.mark, "`correlation` has no `type`");
             return None;
         };
         let keys: &[&str] = match kind.node.text() {
@@ -50,28 +50,28 @@ impl Correlation {
                 let (types, hint) = (TYPES.join(", "), did_you_mean(other, TYPES.into_iter()));
                 let message =
                     format!("the type `{other}` is not supported; there are {types}{hint}");
-                problems.push(kind.line, message);
+                problems.push(kind.mark, message);
                 return None;
             }
         };
         known_keys(entries, keys, problems);
         generate(entries, problems);
-        let rules = references(found.line, entries, problems);
+        let rules = references(found.mark, entries, problems);
         let first_seen = kind.node.text() == Some("first_seen");
         let fields = if first_seen { "fields" } else { "group-by" };
         let group_by = if let Some(entry) = entry(entries, fields) {
             group_by(entry, problems)
         } else {
             let message = format!("`{fields}` is missing, such as `{fields}: [actor]`");
-            problems.push(found.line, message);
+            problems.push(found.mark, message);
             Vec::new()
         };
         let what = if first_seen {
             Some(Correlates::FirstSeen { baseline: baseline(entries, problems) })
         } else {
-            let timespan = timespan(found.line, entries, problems);
+            let timespan = timespan(found.mark, entries, problems);
             if kind.node.text() == Some("event_count") {
-                let min = minimum(found.line, entries, problems);
+                let min = minimum(found.mark, entries, problems);
                 min.zip(timespan).map(|(min, timespan)| Correlates::EventCount { min, timespan })
             } else {
                 timespan.map(|timespan| Correlates::TemporalOrdered { timespan })
@@ -85,7 +85,7 @@ fn known_keys(entries: &[Entry], keys: &[&str], problems: &mut Problems<'_>) {
     for found in entries.iter().filter(|found| !keys.contains(&found.key.as_str())) {
         let hint = did_you_mean(&found.key, keys.iter().copied());
         let message = format!("this type of correlation does not support `{}`{hint}", found.key);
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
 }
 
@@ -95,40 +95,40 @@ fn generate(entries: &[Entry], problems: &mut Problems<'_>) {
     {
         let message = "only `generate: false` is supported: a rule that a correlation names does \
                        not fire by itself; put a copy of it into a file of its own";
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
 }
 
 fn references(
-    line: u64,
+    mark: Mark,
     entries: &[Entry],
     problems: &mut Problems<'_>,
-) -> Option<Vec<(u64, String)>> {
+) -> Option<Vec<(Mark, String)>> {
     let nodes = entry(entries, "rules").and_then(|found| found.node.list()).unwrap_or_default();
     if nodes.is_empty() {
-        problems.push(line, "`rules` is a list of the names of rules in this file");
+        problems.push(mark, "`rules` is a list of the names of rules in this file");
         return None;
     }
     nodes
         .iter()
         .map(|node| {
             if node.text().is_none() {
-                problems.push(node.line, "a rule is named by a text");
+                problems.push(node.mark, "a rule is named by a text");
             }
-            Some((node.line, node.text()?.to_owned()))
+            Some((node.mark, node.text()?.to_owned()))
         })
         .collect()
 }
 
-fn timespan(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
+fn timespan(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
     let Some(found) = entry(entries, "timespan") else {
-        problems.push(line, "`timespan` is missing, such as `timespan: 5m`");
+        problems.push(mark, "`timespan` is missing, such as `timespan: 5m`");
         return None;
     };
     let micros = found.node.text().and_then(span_micros);
     if micros.is_none() {
         let message = "`timespan` is a whole number with s, m, h or d, such as 90s, and 7d at most";
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
     micros
 }
@@ -151,9 +151,9 @@ fn span_micros(text: &str) -> Option<i64> {
 
 /// Only a lower bound can close a match at a call: that something did *not* happen is seen at no
 /// call.
-fn minimum(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<u64> {
+fn minimum(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<u64> {
     let Some(found) = entry(entries, "condition") else {
-        problems.push(line, "`condition` is missing, such as `condition: {gte: 20}`");
+        problems.push(mark, "`condition` is missing, such as `condition: {gte: 20}`");
         return None;
     };
     let min = match found.node.map() {
@@ -167,7 +167,7 @@ fn minimum(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<
     let min = min.filter(|min| (1..=COUNT_MAX).contains(min));
     if min.is_none() {
         let message = format!("`condition` is one of `gte: N` and `gt: N`, 1 to {COUNT_MAX}");
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
     min
 }
@@ -178,7 +178,7 @@ fn baseline(entries: &[Entry], problems: &mut Problems<'_>) -> usize {
     };
     let count = Node::count(&found.node).filter(|count| *count <= COUNT_MAX);
     if count.is_none() {
-        problems.push(found.line, format!("`baseline` is a whole number, 0 to {COUNT_MAX}"));
+        problems.push(found.mark, format!("`baseline` is a whole number, 0 to {COUNT_MAX}"));
     }
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
 }

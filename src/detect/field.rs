@@ -41,6 +41,7 @@ enum What {
     Ended,
     DurationMs,
     AskToAnswerMs,
+    Attempts,
     Principal,
     Client,
     Actor,
@@ -70,6 +71,7 @@ const FIELDS: &[(&str, What)] = &[
     ("ended", What::Ended),
     ("duration_ms", What::DurationMs),
     ("ask_to_answer_ms", What::AskToAnswerMs),
+    ("attempts", What::Attempts),
     ("principal", What::Principal),
     ("client", What::Client),
     ("actor", What::Actor),
@@ -124,7 +126,7 @@ impl Field {
     }
 
     pub(super) const fn is_number(&self) -> bool {
-        matches!(self.what, What::DurationMs | What::AskToAnswerMs)
+        matches!(self.what, What::DurationMs | What::AskToAnswerMs | What::Attempts)
     }
 
     /// An argument may be a number or a text; all other fields are one or the other.
@@ -166,6 +168,7 @@ impl Field {
             What::Ended => call.ended.is_some_and(|ended| test(&ended.to_rfc3339())),
             What::DurationMs => call.duration_ms.is_some_and(|ms| test(&ms.to_string())),
             What::AskToAnswerMs => call.ask_to_answer_ms.is_some_and(|ms| test(&ms.to_string())),
+            What::Attempts => test(&call.attempts().to_string()),
             What::Principal => call.principal.as_deref().is_some_and(&mut *test),
             What::Client => call.client.as_deref().is_some_and(&mut *test),
             What::Actor => test(&call.actor),

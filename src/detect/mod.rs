@@ -5,8 +5,10 @@
 //! What it finds is a function of the set of calls, never of the order in which they came: see
 //! [`Engine`].
 
+mod bounds;
 mod cases;
 mod chain;
+mod cidr;
 mod compile;
 mod condition;
 mod correlation;

@@ -9,6 +9,7 @@ use super::compile;
 use super::field::{GroupField, Subject};
 use super::matcher::Expr;
 use super::problem::RuleProblem;
+use super::yaml::Mark;
 
 /// All rules of a run, compiled, with the detections they share.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ pub struct Rule {
     /// One sentence for people. Holds nothing from a log.
     pub why: String,
     pub(super) file: String,
-    pub(super) line: u64,
+    pub(super) mark: Mark,
     pub(super) group_by: Vec<GroupField>,
     pub(super) kind: Kind,
     pub(super) cases: Vec<Case>,
@@ -101,12 +102,8 @@ impl RuleSet {
             let silent = rule.cases.iter().any(|case| case.fires.is_empty());
             !(fires && silent)
         };
-        let problem = |rule: &Rule| RuleProblem {
-            file: rule.file.clone(),
-            line: rule.line,
-            message: "`tests:` needs at least one case that fires and one with `fires: false`"
-                .into(),
-        };
+        let message = "`tests:` needs at least one case that fires and one with `fires: false`";
+        let problem = |rule: &Rule| RuleProblem::at(&rule.file, rule.mark, message.to_owned());
         self.rules.iter().filter(lacks).map(problem).collect()
     }
 }
