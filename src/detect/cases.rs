@@ -8,7 +8,7 @@ use crate::model::{
     Witness,
 };
 
-use super::field::{GroupField, did_you_mean};
+use super::field::did_you_mean;
 use super::problem::Problems;
 use super::yaml::{Entry, Node, Value, entry};
 
@@ -71,11 +71,7 @@ const EVENT_KEYS: [&str; 29] = [
 ];
 
 /// Reads the cases of a rule; everything wrong goes to `problems`.
-pub(super) fn read(
-    tests: &Node,
-    group_by: &[GroupField],
-    problems: &mut Problems<'_>,
-) -> Vec<Case> {
+pub(super) fn read(tests: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Vec<Case> {
     let Some(nodes) = tests.list() else {
         problems.push(tests.mark, "`tests` is a list of cases");
         return Vec::new();
@@ -83,7 +79,7 @@ pub(super) fn read(
     nodes.iter().filter_map(|node| case(node, group_by, problems)).collect()
 }
 
-fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Option<Case> {
+fn case(node: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Option<Case> {
     let Some(entries) = node.map() else {
         problems.push(node.mark, "a case is a map with `name`, `events` and `fires`");
         return None;
@@ -120,7 +116,7 @@ fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Op
 
 fn firing(
     node: &Node,
-    group_by: &[GroupField],
+    group_by: &[Text],
     events: usize,
     problems: &mut Problems<'_>,
 ) -> Option<Firing> {
@@ -128,7 +124,7 @@ fn firing(
     check_keys(entries, &["group", "calls"], problems);
     let mut group = Vec::new();
     for part in entry(entries, "group").and_then(|found| found.node.map()).unwrap_or_default() {
-        if !group_by.iter().any(|field| field.as_str() == part.key) {
+        if !group_by.iter().any(|name| **name == part.key) {
             problems.push(part.mark, format!("the rule does not group by `{}`", part.key));
         }
         match part.node.text() {

@@ -5,16 +5,24 @@ use std::collections::BTreeMap;
 use crate::model::{Micros, Text};
 
 use super::cases;
-use super::correlation::{Correlates, Correlation};
+use super::correlation::{Correlates, Correlation, Counts, GroupBy};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
 use super::matcher::Expr;
 use super::problem::{Problems, RuleProblem};
-use super::rule::{Chain, Count, FirstSeen, Kind, Rule, RuleSet, Stage};
+use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
+use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
+use super::tally::{Count, Counted};
 use super::yaml::{self, Mark};
 
 /// The most stages of a sequence.
 const STAGES_MAX: usize = 16;
+
+/// A session is a run of calls with no longer gap between neighbours.
+const SESSION_GAP_MICROS: i64 = 30 * Micros::MINUTE;
+
+/// The longest that a taint lasts: what a group remembers is bounded.
+const TAINT_MICROS: i64 = 24 * Micros::HOUR;
 
 /// Single events at most this far apart are one episode.
 const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
@@ -78,7 +86,7 @@ fn file(
     let main = main_document(&documents, problems)?;
     helpers_are_plain(&documents, main, problems);
     let name = stem(file);
-    let (kind, group_by) = kind(name, main, &documents, detections, problems)?;
+    let (kind, groupings) = kind(name, main, &documents, detections, problems)?;
     let mut rule = Rule {
         name: name.into(),
         title: main.title.clone(),
@@ -92,7 +100,8 @@ fn file(
         why: main.why.clone().unwrap_or_else(|| main.title.clone()),
         file: file.to_owned(),
         mark: main.mark,
-        group_by,
+        group_by: names(main),
+        groupings,
         kind,
         cases: Vec::new(),
     };
@@ -155,44 +164,75 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
     }
 }
 
+/// The names of what the calls are grouped by.
+fn names(main: &Document) -> Vec<Text> {
+    let group_by = match &main.body {
+        Body::Detection { group_by: Some(group_by), .. } => group_by.as_slice(),
+        Body::Detection { group_by: None, .. } => &[GroupBy::Field(GroupField::Actor)],
+        Body::Correlation(correlation) => &correlation.group_by,
+    };
+    group_by.iter().map(|group_by| group_by.name().into()).collect()
+}
+
+/// The fields to group the calls of one rule by.
+fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
+    group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
+}
+
 fn kind(
     name: &str,
     main: &Document,
     documents: &[Document],
     detections: &mut Detections,
     problems: &mut Problems<'_>,
-) -> Option<(Kind, Vec<GroupField>)> {
+) -> Option<(Kind, Vec<Grouping>)> {
+    let every = |fields| vec![Grouping { slots: u32::MAX, fields }];
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
             let chain = Chain {
-                stages: vec![Stage { name: name.into(), detection: detections.add(expr) }],
-                count: None,
+                slots: vec![Slot { name: name.into(), detection: detections.add(expr) }],
+                stages: vec![Stage { slot: 0, count: None }],
+                order: Order::Sequence,
                 timespan_micros: 0,
                 quiet_micros: SINGLE_QUIET_MICROS,
             };
-            let group_by = group_by.clone().unwrap_or_else(|| vec![GroupField::Actor]);
-            return Some((Kind::Chain(chain), group_by));
+            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
+            let group_by = group_by.unwrap_or_else(|| vec![GroupField::Actor]);
+            return Some((Kind::Chain(chain), every(group_by)));
         }
         Body::Correlation(correlation) => correlation,
     };
-    let mut linker = Linker { documents, detections, problems };
-    let kind = match correlation.what {
-        Correlates::EventCount { min, timespan } => {
-            let (stage, count) = linker.counted(correlation, min, timespan)?;
-            Kind::Chain(Chain {
-                stages: vec![stage],
-                count: Some(count),
-                timespan_micros: 0,
-                quiet_micros: timespan,
-            })
-        }
-        Correlates::TemporalOrdered { timespan } => linker.sequence(main, correlation, timespan)?,
+    let mut linker =
+        Linker { documents, detections, problems, slots: Vec::new(), groupings: Vec::new() };
+    let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
         Correlates::FirstSeen { baseline } => {
-            let stage = linker.only_stage(correlation)?;
-            Kind::FirstSeen(FirstSeen { stage, baseline })
+            linker.counted(correlation)?;
+            let slot = linker.slots.pop()?;
+            let first = FirstSeen { slot, baseline: *baseline };
+            return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
+        }
+        Correlates::Count { timespan, .. } => {
+            (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
+        }
+        Correlates::TemporalOrdered { timespan } => {
+            (linker.stages(main, correlation)?, Order::Sequence, *timespan, *timespan)
+        }
+        Correlates::Temporal { timespan } => {
+            (linker.stages(main, correlation)?, Order::Any, *timespan, *timespan)
+        }
+        Correlates::Taint => {
+            let order = Order::Session { gap_micros: SESSION_GAP_MICROS };
+            (linker.stages(main, correlation)?, order, TAINT_MICROS, SESSION_GAP_MICROS)
         }
     };
-    Some((kind, correlation.group_by.clone()))
+    let Linker { slots, groupings, .. } = linker;
+    let chain = Chain { slots, stages, order, timespan_micros, quiet_micros };
+    let groupings = match <[Grouping; 1]>::try_from(groupings) {
+        // Without aliases every call is grouped alike, also one that fills nothing.
+        Ok([only]) => every(only.fields),
+        Err(several) => several,
+    };
+    Some((Kind::Chain(chain), groupings))
 }
 
 /// Resolves the references of one file.
@@ -200,6 +240,8 @@ struct Linker<'a, 'p, 'f> {
     documents: &'a [Document],
     detections: &'a mut Detections,
     problems: &'p mut Problems<'f>,
+    slots: Vec<Slot>,
+    groupings: Vec<Grouping>,
 }
 
 impl<'a> Linker<'a, '_, '_> {
@@ -214,79 +256,92 @@ impl<'a> Linker<'a, '_, '_> {
         found
     }
 
-    /// The stage of a correlation that looks at one detection.
-    fn only_stage(&mut self, correlation: &Correlation) -> Option<Stage> {
-        let [(mark, reference)] = correlation.rules.as_slice() else {
-            let mark = correlation.rules.get(1).map_or(Mark::START, |(mark, _)| *mark);
-            let message = "this type takes one rule; join several in one condition with `or`";
+    /// Adds the slot of a detection.
+    fn slot(&mut self, mark: Mark, reference: &str, group_by: Vec<GroupField>) -> Option<usize> {
+        let document = self.find(mark, reference)?;
+        let Body::Detection { expr, .. } = &document.body else {
+            let message = "a correlation of a correlation is not supported here";
             self.problems.push(mark, message);
             return None;
         };
-        let document = self.find(*mark, reference)?;
-        match &document.body {
-            Body::Detection { expr, .. } => Some(self.stage(document, reference, expr)),
-            Body::Correlation(_) => {
-                self.problems.push(*mark, "a correlation of a correlation is not supported here");
-                None
-            }
+        let index = self.slots.len();
+        if index >= SLOTS_MAX {
+            let message = format!("the rule looks for more than {SLOTS_MAX} kinds of calls");
+            self.problems.push(mark, message);
+            return None;
         }
-    }
-
-    fn counted(
-        &mut self,
-        correlation: &Correlation,
-        min: u64,
-        timespan_micros: i64,
-    ) -> Option<(Stage, Count)> {
-        Some((self.only_stage(correlation)?, Count { min, timespan_micros }))
-    }
-
-    fn stage(&mut self, document: &Document, reference: &str, expr: &Expr) -> Stage {
         let name = document.name.as_deref().unwrap_or(reference);
-        Stage { name: Text::from(name), detection: self.detections.add(expr) }
+        self.slots.push(Slot { name: Text::from(name), detection: self.detections.add(expr) });
+        match self.groupings.iter_mut().find(|grouping| grouping.fields == group_by) {
+            Some(grouping) => grouping.slots |= 1 << index,
+            None => self.groupings.push(Grouping { slots: 1 << index, fields: group_by }),
+        }
+        Some(index)
     }
 
-    fn sequence(
-        &mut self,
-        main: &Document,
-        correlation: &Correlation,
-        timespan_micros: i64,
-    ) -> Option<Kind> {
+    /// The stage of a correlation that looks at one detection, or at two for a ratio.
+    fn counted(&mut self, correlation: &Correlation) -> Option<Stage> {
+        let (what, timespan) = match &correlation.what {
+            Correlates::Count { what, timespan } => (Some(what), *timespan),
+            _ => (None, 0),
+        };
+        let wanted = if matches!(what, Some(Counts::Share { .. })) { 2 } else { 1 };
+        if let Some((mark, _)) = correlation.rules.get(wanted) {
+            let message = "this type takes one rule; join several in one condition with `or`";
+            self.problems.push(*mark, message);
+            return None;
+        }
+        let mut slots = Vec::new();
+        for (mark, reference) in &correlation.rules {
+            let fields = fields(&correlation.group_by, reference);
+            slots.push(self.slot(*mark, reference, fields)?);
+        }
+        let (slot, per) = (*slots.first()?, slots.last().copied());
+        let counted = match what {
+            None => return Some(Stage { slot, count: None }),
+            Some(Counts::Events(bounds, min)) => Counted::Events(bounds.clone(), *min),
+            Some(Counts::Values { field, bounds, min }) => {
+                Counted::Values { field: field.clone(), bounds: bounds.clone(), min: *min }
+            }
+            Some(Counts::Share { bounds, minimum }) => {
+                Counted::Share { per: per?, bounds: bounds.clone(), minimum: *minimum }
+            }
+        };
+        Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+    }
+
+    /// The stages of a correlation of several rules.
+    fn stages(&mut self, main: &Document, correlation: &Correlation) -> Option<Vec<Stage>> {
         if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
-            let message = format!("temporal_ordered takes 2 to {STAGES_MAX} rules");
+            let message = format!("this type takes 2 to {STAGES_MAX} rules");
             self.problems.push(main.mark, message);
             return None;
         }
-        let mut count = None;
+        let is_taint = matches!(correlation.what, Correlates::Taint);
         let mut stages = Vec::new();
-        for (index, (mark, reference)) in correlation.rules.iter().enumerate() {
+        for (mark, reference) in &correlation.rules {
+            let own = fields(&correlation.group_by, reference);
             let document = self.find(*mark, reference)?;
-            match &document.body {
-                Body::Detection { expr, .. } => {
-                    stages.push(self.stage(document, reference, expr));
-                }
-                Body::Correlation(inner) => {
-                    let Correlates::EventCount { min, timespan } = inner.what else {
-                        self.problems.push(*mark, "a stage is a detection or an event_count");
-                        return None;
-                    };
-                    if index > 0 {
-                        let message = "an event_count is supported as the first stage only";
+            let stage = match &document.body {
+                Body::Correlation(inner) if !is_taint => {
+                    if !matches!(inner.what, Correlates::Count { .. }) {
+                        let message = "a stage is a detection or a count: event_count, value_count \
+                                       or ratio";
                         self.problems.push(*mark, message);
                         return None;
                     }
-                    if inner.group_by != correlation.group_by {
-                        let message = "this stage has another `group-by` than its sequence";
+                    let agree = |rule: &String| fields(&inner.group_by, rule) == own;
+                    if !inner.rules.iter().all(|(_, rule)| agree(rule)) {
+                        let message = "this stage has another `group-by` than the rule it is in";
                         self.problems.push(*mark, message);
                     }
-                    let (stage, counted) = self.counted(inner, min, timespan)?;
-                    stages.push(stage);
-                    count = Some(counted);
+                    self.counted(inner)?
                 }
-            }
+                _ => Stage { slot: self.slot(*mark, reference, own)?, count: None },
+            };
+            stages.push(stage);
         }
-        let quiet_micros = timespan_micros;
-        Some(Kind::Chain(Chain { stages, count, timespan_micros, quiet_micros }))
+        Some(stages)
     }
 }
 
@@ -356,12 +411,62 @@ mod tests {
             (detection(plain) + "---\n" + &detection(plain), "7: a second rule that fires"),
             (detection(plain).replace("mcp", "windows"), "2: logsource `product`"),
             (detection(plain).replace("title: t", "name: t"), "1: `title` is missing"),
-            (correlation("  type: value_count\n"), "3: the type `value_count` is not supported"),
+            (correlation("  type: absence\n"), "3: the type `absence` is not supported"),
             (correlation(count), "2: `condition` is missing"),
-            (correlation(&format!("{count}  condition: {{lte: 3}}\n")), "7: `condition` is one of"),
+            (
+                correlation(&format!("{count}  condition: {{lte: 3}}\n")),
+                "7: `condition` needs a lower bound",
+            ),
             (
                 correlation(&format!("{count}  condition: {{gte: 3}}\n  aliases: {{}}\n")),
+                "8: `aliases` is a map",
+            ),
+            (
+                correlation(&format!("{count}  condition: {{eq: 0}}\n")),
+                "7: `condition` fits no whole",
+            ),
+            (correlation(&format!("{count}  condition: {{gte: 2.5}}\n")), "7: `condition` fits no"),
+            (
+                correlation(&format!("{count}  condition: {{gte: 5, lt: 5}}\n")),
+                "7: `condition` fits no",
+            ),
+            (
+                correlation(&format!("{count}  condition: {{gtee: 5}}\n")),
+                "7: `condition` knows eq, neq",
+            ),
+            (
+                correlation(&format!("{count}  condition: {{gte: 3}}\n  fields: [actor]\n")),
                 "8: this type",
+            ),
+            (
+                correlation(
+                    &(count.replace("event_count", "value_count") + "  condition: {gte: 3}\n"),
+                ),
+                "7: `condition` has no `field`",
+            ),
+            (
+                correlation(
+                    &(count.replace("event_count", "value_count")
+                        + "  condition: {gte: 3, field: flags}\n"),
+                ),
+                "7: values of `flags` cannot be counted",
+            ),
+            (
+                correlation(
+                    &(count.replace("[actor]", "[who]").replace("event_count", "temporal")
+                        + "  aliases: {who: {b: actor}}\n"),
+                ),
+                "7: the alias `who` names no field for the rule `a`",
+            ),
+            (
+                correlation(
+                    "  type: ratio\n  of: a\n  per: a\n  group-by: [actor]\n  timespan: 1m\n  condition: {gte: 2}\n  minimum: 1\n",
+                ),
+                "8: `condition` compares a share",
+            ),
+            (
+                correlation("  type: taint\n  source: a\n  group-by: [actor]\n"),
+                "2: `sink` is missing",
             ),
             (
                 correlation(&format!("{count}  condition: {{gte: 3}}\n  generate: true\n")),
@@ -372,10 +477,7 @@ mod tests {
                 correlation(&(count.replace("[a]", "[b]") + "  condition: {gte: 3}\n")),
                 "4: no rule in this file is called `b`",
             ),
-            (
-                correlation(&count.replace("event_count", "temporal_ordered")),
-                "1: temporal_ordered takes",
-            ),
+            (correlation(&count.replace("event_count", "temporal_ordered")), "1: this type takes"),
             (correlation("  type: first_seen\n  rules: [a]\n"), "2: `fields` is missing"),
             ("a: [".to_owned(), ": this is not YAML"),
             ("- a\n".to_owned(), "1: a rule is a map of keys, not a list"),

@@ -3,7 +3,7 @@
 use crate::model::{Level, Text};
 
 use super::condition;
-use super::correlation::Correlation;
+use super::correlation::{Correlation, GroupBy};
 use super::field::{GroupField, did_you_mean};
 use super::matcher::{Expr, Item};
 use super::problem::Problems;
@@ -27,7 +27,7 @@ pub(super) struct Document {
 }
 
 pub(super) enum Body {
-    Detection { expr: Expr, group_by: Option<Vec<GroupField>> },
+    Detection { expr: Expr, group_by: Option<Vec<GroupBy>> },
     Correlation(Correlation),
 }
 
@@ -101,7 +101,8 @@ fn body(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<Bo
     match (entry(entries, "detection"), entry(entries, "correlation")) {
         (Some(found), None) => {
             log_source(mark, entries, true, problems);
-            let group_by = entry(entries, "group-by").map(|entry| group_by(entry, problems));
+            let group_by =
+                entry(entries, "group-by").map(|entry| group_by(entry, Vec::new(), problems));
             let expr = detection(found, problems)?;
             Some(Body::Detection { expr, group_by })
         }
@@ -211,26 +212,39 @@ fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
     }
 }
 
-/// A list of fields to group by.
-pub(super) fn group_by(found: &Entry, problems: &mut Problems<'_>) -> Vec<GroupField> {
+/// A list of fields or aliases to group by.
+pub(super) fn group_by(
+    found: &Entry,
+    mut aliases: Vec<GroupBy>,
+    problems: &mut Problems<'_>,
+) -> Vec<GroupBy> {
     let Some(nodes) = found.node.list().filter(|nodes| !nodes.is_empty()) else {
         problems.push(found.mark, format!("`{}` is a list of fields", found.key));
         return Vec::new();
     };
-    let mut fields: Vec<GroupField> = Vec::new();
+    let mut fields: Vec<GroupBy> = Vec::new();
     for node in nodes {
+        let name = node.text().unwrap_or_default();
+        if fields.iter().any(|field| field.name() == name) {
+            problems.push(node.mark, format!("`{name}` is named twice"));
+            continue;
+        }
+        if let Some(alias) = aliases.iter().position(|alias| alias.name() == name) {
+            fields.push(aliases.swap_remove(alias));
+            continue;
+        }
         let parsed = match node.text() {
             Some(name) => GroupField::parse(name),
             None => Err(format!("a field's name is a text, not {}", node.kind())),
         };
-        if let Some(field) = problems.take(node.mark, parsed) {
-            if fields.contains(&field) {
-                problems.push(node.mark, format!("`{}` is named twice", field.as_str()));
-            }
-            fields.push(field);
-        }
+        fields.extend(problems.take(node.mark, parsed).map(GroupBy::Field));
     }
     fields
+}
+
+/// The texts of a list.
+pub(super) fn texts_of(found: &Entry) -> Vec<&str> {
+    found.node.list().unwrap_or_default().iter().filter_map(Node::text).collect()
 }
 
 fn text(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Option<String> {

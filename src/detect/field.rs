@@ -266,6 +266,51 @@ impl GroupField {
     }
 }
 
+/// The fields whose values can be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ValueField {
+    Group(GroupField),
+    /// An argument; a call that holds it twice shows two values.
+    Arg(String),
+}
+
+impl ValueField {
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        if let Some(argument) = name.strip_prefix("args.")
+            && !argument.is_empty()
+            && name != "args.names"
+        {
+            return Ok(Self::Arg(argument.to_owned()));
+        }
+        GroupField::parse(name).map(Self::Group).map_err(|_| {
+            let known = GroupField::ALL.into_iter().map(GroupField::as_str);
+            let hint = did_you_mean(name, known.chain(["args."]));
+            format!("values of `{name}` cannot be counted{hint}")
+        })
+    }
+
+    /// Calls `each` with every value that the call has.
+    pub(super) fn each<'c>(&self, call: &'c Call, each: &mut dyn FnMut(Cow<'c, str>)) {
+        match self {
+            Self::Group(field) => {
+                if let Some(value) = field.value(call) {
+                    each(Cow::Borrowed(value));
+                }
+            }
+            Self::Arg(name) => {
+                call.args.values.iter().filter(|arg| *arg.name == **name).map(plain).for_each(each);
+            }
+        }
+    }
+
+    pub(super) fn is_in(&self, call: &Call) -> bool {
+        match self {
+            Self::Group(field) => field.value(call).is_some(),
+            Self::Arg(name) => call.args.values.iter().any(|arg| *arg.name == **name),
+        }
+    }
+}
+
 const fn tri_word(tri: Tri) -> &'static str {
     match tri {
         Tri::Yes => "yes",

@@ -12,6 +12,7 @@ mod cidr;
 mod compile;
 mod condition;
 mod correlation;
+mod distinct;
 mod document;
 mod engine;
 mod episode;
@@ -26,6 +27,8 @@ mod problem;
 mod rule;
 mod seen;
 mod shipped;
+mod stages;
+mod tally;
 mod trial;
 mod yaml;
 
@@ -35,6 +38,8 @@ mod fixture;
 mod naive;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod property_rules;
 #[cfg(test)]
 mod scenarios;
 
