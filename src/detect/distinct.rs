@@ -69,7 +69,9 @@ mod tests {
 
     fn fills(calls: &[u32], stages: usize) -> bool {
         let mut fillers = Fillers::default();
-        calls.iter().for_each(|call| fillers.add(*call));
+        for call in calls {
+            fillers.add(*call);
+        }
         fillers.fill_all(stages)
     }
 

@@ -41,6 +41,8 @@ mod properties;
 #[cfg(test)]
 mod property_rules;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod scenarios;
 
 pub use engine::{Engine, evaluate};

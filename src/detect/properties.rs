@@ -66,21 +66,10 @@ fn rule(name: &'static str, group: GroupOf, chain: NaiveChain) -> NaiveRule {
     NaiveRule { name, groups: vec![group], what: What::Chain(chain) }
 }
 
-fn by_session(call: &Call) -> Option<Vec<Text>> {
-    Some(vec![call.session.clone()])
-}
-
-fn by_principal(call: &Call) -> Option<Vec<Text>> {
-    Some(vec![call.principal.clone()?])
-}
-
-fn by_client(call: &Call) -> Option<Vec<Text>> {
-    Some(vec![call.client.clone()?])
-}
-
-fn by_actor(call: &Call) -> Option<Vec<Text>> {
-    Some(vec![call.actor.clone()])
-}
+const BY_SESSION: GroupOf = |call| Some(vec![call.session.clone()]);
+const BY_PRINCIPAL: GroupOf = |call| Some(vec![call.principal.clone()?]);
+const BY_CLIENT: GroupOf = |call| Some(vec![call.client.clone()?]);
+const BY_ACTOR: GroupOf = |call| Some(vec![call.actor.clone()]);
 
 fn ordered_rules() -> Vec<NaiveRule> {
     use NaiveCount::{Events, Values};
@@ -99,18 +88,18 @@ fn ordered_rules() -> Vec<NaiveRule> {
     let taint =
         NaiveChain { gap: Some(30 * 60 * SECOND), ..chain(abc.clone(), 24 * 3600, 30 * 60) };
     vec![
-        rule("sequence", by_session, chain(abc, 10, 10)),
+        rule("sequence", BY_SESSION, chain(abc, 10, 10)),
         rule(
             "count",
             |call| Some(vec![call.principal.clone()?, call.tool.clone()]),
             chain(vec![burst], 0, 10),
         ),
-        rule("denials", by_principal, chain(denials, 6, 6)),
-        rule("leak", by_session, chain(leak, 6, 6)),
-        rule("middle", by_principal, chain(middle, 12, 12)),
-        rule("days", by_client, chain(vec![any], 0, 10 * 3600)),
-        rule("single", by_actor, chain(vec![plain("single", error)], 0, 600)),
-        rule("taint", by_actor, taint),
+        rule("denials", BY_PRINCIPAL, chain(denials, 6, 6)),
+        rule("leak", BY_SESSION, chain(leak, 6, 6)),
+        rule("middle", BY_PRINCIPAL, chain(middle, 12, 12)),
+        rule("days", BY_CLIENT, chain(vec![any], 0, 10 * 3600)),
+        rule("single", BY_ACTOR, chain(vec![plain("single", error)], 0, 600)),
+        rule("taint", BY_ACTOR, taint),
     ]
 }
 
@@ -135,11 +124,11 @@ fn other_rules() -> Vec<NaiveRule> {
     };
     let across = chain(vec![plain("a", open), plain("c", outbound)], 10, 10);
     vec![
-        rule("range", by_session, chain(vec![exactly], 0, 10)),
-        rule("values", by_session, chain(vec![values], 0, 10)),
-        rule("ratio", by_principal, chain(vec![share], 0, 10)),
-        rule("temporal", by_session, any),
-        NaiveRule { name: "alias", groups: vec![by_session, by_client], what: What::Chain(across) },
+        rule("range", BY_SESSION, chain(vec![exactly], 0, 10)),
+        rule("values", BY_SESSION, chain(vec![values], 0, 10)),
+        rule("ratio", BY_PRINCIPAL, chain(vec![share], 0, 10)),
+        rule("temporal", BY_SESSION, any),
+        NaiveRule { name: "alias", groups: vec![BY_SESSION, BY_CLIENT], what: What::Chain(across) },
         NaiveRule {
             name: "pairs",
             groups: vec![|call| Some(vec![call.session.clone(), call.tenant.clone()?])],
