@@ -110,7 +110,8 @@ fn print_problem(
         Format::Json => writeln!(
             out,
             "{}",
-            json!({ "file": problem.file, "line": problem.line, "message": problem.message })
+            json!({ "file": problem.file, "line": problem.line, "column": problem.column,
+                    "message": problem.message })
         ),
     }
 }

@@ -8,7 +8,9 @@ use serde::Serialize;
 use super::chain::{Chains, Event};
 use super::field::{LabelsOf, Subject};
 use super::matcher::Expr;
-use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
+use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
+use super::stages::{Chain, MEMBER, Order, Slot};
+use super::tally::{Counted, Tally};
 use crate::model::{Call, EventKind, Micros, Text};
 
 /// Values of one field that are told.
@@ -61,10 +63,11 @@ pub enum Asked {
     },
 }
 
-/// The calls that decide what a rule makes of a call: those of its group within these times, ends included.
+/// The calls that decide what a rule makes of a call: those within these times, ends included, of any of these groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbours {
-    pub group: Vec<(Text, Text)>,
+    /// One, unless the rule groups calls by different fields.
+    pub groups: Vec<Vec<(Text, Text)>>,
     /// None: from the beginning.
     pub from: Option<Micros>,
     pub to: Micros,
@@ -74,10 +77,11 @@ impl RuleSet {
     /// Which calls around it an explanation needs; none where the call alone tells.
     pub fn neighbours(&self, rule: &Rule, labels: &LabelsOf, call: &Call) -> Option<Neighbours> {
         let at = call.at?;
-        let mut key = Vec::new();
-        if stages_of(self, rule, labels, call) == 0 || !rule.group_of(call, &mut key) {
+        let slots = slots_of(self, rule, labels, call);
+        if slots & !MEMBER == 0 {
             return None;
         }
+        let mut key = group_of(rule, call, slots)?;
         let (from, to) = match &rule.kind {
             Kind::Chain(chain) if chain.is_single() => return None,
             Kind::Chain(chain) => {
@@ -89,8 +93,11 @@ impl RuleSet {
                 (None, at)
             }
         };
-        let group = rule.group_by().map(Text::from).zip(key).collect();
-        Some(Neighbours { group, from, to })
+        let group = |grouping: &Grouping| {
+            let names = grouping.fields.iter().map(|field| Text::from(field.as_str()));
+            names.zip(key.iter().cloned()).collect()
+        };
+        Some(Neighbours { groups: rule.groupings.iter().map(group).collect(), from, to })
     }
 
     /// What the rule makes of the call. `around` are the calls that [`Self::neighbours`] names, in any order.
@@ -102,18 +109,15 @@ impl RuleSet {
         around: &[Arc<Call>],
     ) -> Explanation {
         let subject = Subject::new(call, labels);
-        let bits = stages_of(self, rule, labels, call);
-        let told = |(number, stage): (usize, &super::rule::Stage)| {
-            let asked = self.detections.get(stage.detection).map(|expr| ask(expr, &subject));
+        let bits = slots_of(self, rule, labels, call);
+        let told = |(number, slot): (usize, &Slot)| {
+            let asked = self.detections.get(slot.detection).map(|expr| ask(expr, &subject));
             let fits = bits & (1 << number) != 0;
-            Some(StageTold { name: Text::clone(&stage.name), fits, asked: asked? })
+            Some(StageTold { name: Text::clone(&slot.name), fits, asked: asked? })
         };
-        let value = |field: &super::field::GroupField| field.value(call).cloned();
-        let fields = rule.group_by.iter();
-        let group: Vec<(Text, Option<Text>)> =
-            fields.map(|field| (Text::from(field.as_str()), value(field))).collect();
         let stages: Vec<StageTold> =
-            rule.kind.stages().iter().enumerate().filter_map(told).collect();
+            rule.kind.slots().iter().enumerate().filter_map(told).collect();
+        let group = group_told(rule, call, bits);
         let missing = self.missing(rule, labels, call, around, bits, &group);
         Explanation {
             rule: Text::clone(&rule.name),
@@ -134,36 +138,24 @@ impl RuleSet {
         bits: u32,
         group: &[(Text, Option<Text>)],
     ) -> Vec<String> {
-        if bits == 0 {
-            let is_ingest = call.kind == EventKind::Ingest;
-            let asks = |stage: &super::rule::Stage| {
-                self.detections.get(stage.detection).is_some_and(Expr::asks_for_kind)
-            };
-            let told = if is_ingest && !rule.kind.stages().iter().any(asks) {
-                "this is no call but something that reading a log showed, and the rule does not ask for `kind: ingest`"
-            } else {
-                "the call does not fit what the rule looks for"
-            };
-            return vec![told.to_owned()];
+        if bits & !MEMBER == 0 {
+            return vec![self.unfit(rule, call).to_owned()];
         }
-        let lacking: Vec<String> = group
-            .iter()
-            .filter(|(_, value)| value.is_none())
-            .map(|(field, _)| format!("the call has no {field}, by which the rule groups calls"))
-            .collect();
-        if !lacking.is_empty() {
-            return lacking;
-        }
-        let is_single = matches!(&rule.kind, Kind::Chain(chain) if chain.is_single());
-        if is_single {
+        let Some(key) = group_of(rule, call, bits) else {
+            let lacking = group.iter().filter(|(_, value)| value.is_none());
+            let told = |(field, _): &(Text, _)| {
+                format!("the call has no {field}, by which the rule groups calls")
+            };
+            return lacking.map(told).collect();
+        };
+        if matches!(&rule.kind, Kind::Chain(chain) if chain.is_single()) {
             return Vec::new();
         }
         if call.at.is_none() {
-            return vec![
-                "the call has no time, and the rule looks at calls in their order".to_owned(),
-            ];
+            let told = "the call has no time, and the rule looks at calls in their order";
+            return vec![told.to_owned()];
         }
-        let events = self.events_around(rule, labels, call, around);
+        let events = self.events_around(rule, labels, call, around, &key);
         let Some(index) = events.iter().position(|event| event.call.id == call.id) else {
             return Vec::new();
         };
@@ -173,17 +165,33 @@ impl RuleSet {
         }
     }
 
-    /// The call and those around it that the rule looks at, in order, each once.
+    /// Why a call fits nothing of a rule.
+    fn unfit(&self, rule: &Rule, call: &Call) -> &'static str {
+        let asks =
+            |slot: &Slot| self.detections.get(slot.detection).is_some_and(Expr::asks_for_kind);
+        if call.kind == EventKind::Ingest && !rule.kind.slots().iter().any(asks) {
+            return "this is no call but something that reading a log showed, and the rule does not ask for \
+                    `kind: ingest`";
+        }
+        "the call does not fit what the rule looks for"
+    }
+
+    /// The call and those around it that the rule looks at in this group, in order, each once.
     fn events_around(
         &self,
         rule: &Rule,
         labels: &LabelsOf,
         call: &Arc<Call>,
         around: &[Arc<Call>],
+        key: &[Text],
     ) -> Vec<Event> {
+        let key = match &rule.kind {
+            Kind::FirstSeen(_) => key.split_last().map_or(key, |(_, others)| others),
+            Kind::Chain(_) => key,
+        };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = stages_of(self, rule, labels, call);
+            let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event { at, stages, call: Arc::clone(call) })
         };
@@ -194,8 +202,28 @@ impl RuleSet {
     }
 }
 
-fn stages_of(rules: &RuleSet, rule: &Rule, labels: &LabelsOf, call: &Call) -> u32 {
-    Verdicts::new(rules).stages(rules, rule, &Subject::new(call, labels))
+fn slots_of(rules: &RuleSet, rule: &Rule, labels: &LabelsOf, call: &Call) -> u32 {
+    Verdicts::new(rules).slots(rules, rule, &Subject::new(call, labels))
+}
+
+/// The first group that the call takes part in with more than its presence.
+fn group_of(rule: &Rule, call: &Call, slots: u32) -> Option<Vec<Text>> {
+    let mut found = None;
+    rule.each_group(call, slots, &mut Vec::new(), |key, slots| {
+        if found.is_none() && slots & !MEMBER != 0 {
+            found = Some(key.clone());
+        }
+    });
+    found
+}
+
+/// The names by which the rule groups calls, with the values of the fields that they stand for in this call.
+fn group_told(rule: &Rule, call: &Call, slots: u32) -> Vec<(Text, Option<Text>)> {
+    let fits = |grouping: &&Grouping| grouping.slots & slots & !MEMBER != 0;
+    let grouping = rule.groupings.iter().find(fits).or_else(|| rule.groupings.first());
+    let fields = grouping.map_or(&[][..], |grouping| &grouping.fields);
+    let names = rule.group_by().map(Text::from);
+    names.zip(fields.iter().map(|field| field.value(call).cloned())).collect()
 }
 
 fn ask(expr: &Expr, subject: &Subject<'_>) -> Asked {
@@ -229,41 +257,88 @@ fn of_chain(chain: &Chain, events: &[Event], index: usize) -> Vec<String> {
     if chains.evidence(&chains.matches).iter().any(|(event, _)| *event == index) {
         return Vec::new();
     }
-    if chain.stages.len() == 1 {
-        return vec![short_count(chain, events, index).unwrap_or_default()];
-    }
     let Some(event) = events.get(index) else { return Vec::new() };
-    let filled = (0..chain.stages.len()).filter(|stage| event.stages & (1 << stage) != 0);
-    filled.map(|stage| of_stage(chain, events, index, stage)).collect()
+    let filled: Vec<usize> =
+        (0..chain.stages.len()).filter(|stage| can_fill(chain, event, *stage)).collect();
+    if chain.stages.len() == 1 {
+        return vec![short_count(chain, 0, events, index).unwrap_or_default()];
+    }
+    filled.into_iter().map(|stage| of_stage(chain, events, index, stage)).collect()
 }
 
-/// How many of the counted calls there were at most in a window with this one.
-fn short_count(chain: &Chain, events: &[Event], index: usize) -> Option<String> {
-    let count = chain.count?;
+/// True if the event fills the stage, or is counted for it.
+fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
+    chain.stages.get(stage).is_some_and(|stage| match &stage.count {
+        Some(count) => count.shown_in(event, stage.slot).is_some(),
+        None => event.stages & (1 << stage.slot) != 0,
+    })
+}
+
+/// What a count came to at most in a window with this event.
+fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Option<String> {
+    let stage = chain.stages.get(stage)?;
+    let count = stage.count.as_ref()?;
     let at = events.get(index)?.at;
-    let counted: Vec<Micros> =
-        events.iter().filter(|event| event.stages & 1 != 0).map(|event| event.at).collect();
-    let starts = counted
-        .iter()
-        .enumerate()
-        .filter(|(_, start)| **start <= at && at.since(**start) <= count.timespan_micros);
-    let most = starts
-        .map(|(from, start)| {
-            let end = start.plus(count.timespan_micros);
-            counted.partition_point(|at| *at <= end).saturating_sub(from)
-        })
-        .max()?;
-    let span = seconds(count.timespan_micros);
-    Some(format!("{most} of {} calls within {span}", count.min))
+    let mut tally = Tally::new(count, stage.slot);
+    let mut most = 0;
+    for (number, event) in events.iter().enumerate() {
+        if event.at.since(at) > count.timespan_micros {
+            break;
+        }
+        tally.take(event);
+        if number >= index {
+            most = most.max(tally.figure());
+        }
+    }
+    let (span, asked) = (seconds(count.timespan_micros), count.threshold());
+    let what = match &count.what {
+        Counted::Events(..) => "calls".to_owned(),
+        Counted::Values { .. } => "different values".to_owned(),
+        Counted::Share { minimum, .. } => {
+            return Some(format!(
+                "{most} % within {span}; {asked} % of at least {minimum} calls are asked for"
+            ));
+        }
+    };
+    if most >= asked {
+        return Some(format!("{most} {what} within {span} are not what is asked for"));
+    }
+    Some(format!("{most} of {asked} {what} within {span}"))
 }
 
-/// What a sequence lacked around the event that fills one of its stages.
+/// What the other stages lacked around the event that fills one.
 fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> String {
-    let name = |stage: usize| chain.stages.get(stage).map_or("", |stage| &*stage.name);
-    let fills = |event: &usize, stage: usize| {
-        events.get(*event).is_some_and(|event| event.stages & (1 << stage) != 0)
+    let name = |stage: usize| {
+        let slot = chain.stages.get(stage).map_or(0, |stage| stage.slot);
+        chain.slots.get(slot).map_or("", |slot| &*slot.name)
     };
-    let span = seconds(chain.timespan_micros);
+    let fills = |event: &usize, stage: usize| {
+        events.get(*event).is_some_and(|event| can_fill(chain, event, stage))
+    };
+    let span = match chain.order {
+        Order::Session { .. } => "the session".to_owned(),
+        Order::Sequence | Order::Any => seconds(chain.timespan_micros),
+    };
+    if chain.order == Order::Any {
+        let is_near = |event: &usize| {
+            let ats =
+                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at, other.at));
+            *event != index
+                && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
+        };
+        let others = (0..chain.stages.len()).filter(|other| *other != stage);
+        let mut missing = others.filter(|other| {
+            !(0..events.len()).any(|event| is_near(&event) && fills(&event, *other))
+        });
+        return match missing.next() {
+            Some(other) => format!(
+                "as stage `{}`: stage `{}` did not come within {span} of it",
+                name(stage),
+                name(other)
+            ),
+            None => format!("its stages did not all come within {span}, each by a call of its own"),
+        };
+    }
     // The latest of each stage before, and the earliest of each after: the shortest chain through this call.
     let mut first = index;
     for before in (0..stage).rev() {
@@ -294,14 +369,18 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
     if took > chain.timespan_micros {
         return format!("its stages came within {}, and {span} are allowed", seconds(took));
     }
-    let short = short_count(chain, events, first).unwrap_or_default();
-    format!("stage `{}` counts, and there were {short}", name(0))
+    let counted = (0..chain.stages.len())
+        .find_map(|stage| Some((stage, short_count(chain, stage, events, first)?)));
+    match counted {
+        Some((stage, short)) => format!("stage `{}` counts, and there were {short}", name(stage)),
+        None => format!("its stages did not come in one run within {span}"),
+    }
 }
 
 fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize) -> Vec<String> {
-    let value =
-        |event: &Event| rule.group_by.last().and_then(|field| field.value(&event.call)).cloned();
-    let field = rule.group_by.last().map_or("", |field| field.as_str());
+    let fields = rule.groupings.first().map_or(&[][..], |grouping| &grouping.fields);
+    let value = |event: &Event| fields.last().and_then(|field| field.value(&event.call)).cloned();
+    let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
     for event in events.iter().take(index) {

@@ -6,11 +6,14 @@
 //! [`Engine`].
 
 mod about;
+mod bounds;
 mod cases;
 mod chain;
+mod cidr;
 mod compile;
 mod condition;
 mod correlation;
+mod distinct;
 mod document;
 mod engine;
 mod episode;
@@ -28,6 +31,8 @@ mod problem;
 mod rule;
 mod seen;
 mod shipped;
+mod stages;
+mod tally;
 mod trial;
 mod yaml;
 
@@ -37,6 +42,10 @@ mod fixture;
 mod naive;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod property_rules;
+#[cfg(test)]
+mod refusals;
 #[cfg(test)]
 mod scenarios;
 

@@ -6,12 +6,15 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::bounds::Bounds;
 use super::correlation::{COUNT_MAX, span_micros};
 use super::field::did_you_mean;
 use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
 use super::rule::{Kind, Rule, RuleSet};
-use super::yaml::{Node, Value};
+use super::stages::Order;
+use super::tally::Counted;
+use super::yaml::{Mark, Node, Value};
 use crate::model::Level;
 
 /// What a file of overrides says, by the rule it says it of.
@@ -24,8 +27,8 @@ pub struct Overrides {
 /// What is changed of one rule.
 #[derive(Clone, Debug, Default)]
 struct Override {
-    /// Of the rule's table, from 1.
-    line: u64,
+    /// Of the rule's name.
+    mark: Mark,
     is_disabled: bool,
     level: Option<Level>,
     count: Option<Given<u64>>,
@@ -35,7 +38,7 @@ struct Override {
 
 #[derive(Clone, Debug)]
 struct Given<T> {
-    line: u64,
+    mark: Mark,
     value: T,
 }
 
@@ -64,8 +67,8 @@ impl Overrides {
         let mut rules = BTreeMap::new();
         for (name, value) in root.get_ref() {
             if let DeValue::Table(table) = value.get_ref() {
-                let line = reader.line(name.span());
-                rules.insert(name.get_ref().to_string(), reader.rule(line, table));
+                let mark = reader.mark(name.span());
+                rules.insert(name.get_ref().to_string(), reader.rule(mark, table));
             } else {
                 let name_of = name.get_ref();
                 let message =
@@ -114,7 +117,7 @@ impl RuleSet {
                 None => {
                     let names = self.rules.iter().map(|rule| &*rule.name);
                     let hint = did_you_mean(name, names.chain(others.iter().copied()));
-                    problems.push(change.line, format!("there is no rule `{name}`{hint}"));
+                    problems.push(change.mark, format!("there is no rule `{name}`{hint}"));
                 }
             }
         }
@@ -132,51 +135,60 @@ impl Override {
             && !set_count(&mut rule.kind, count.value)
         {
             let message = format!("`{}` counts nothing, so it has no `count`", rule.name);
-            problems.push(count.line, message);
+            problems.push(count.mark, message);
         }
         if let Some(span) = &self.timespan {
             let set =
                 span_micros(&span.value).is_some_and(|micros| set_timespan(&mut rule.kind, micros));
             if !set {
                 let message = format!("`{}` has no `timespan` to change", rule.name);
-                problems.push(span.line, message);
+                problems.push(span.mark, message);
             }
         }
     }
 }
 
-/// False where the rule counts nothing.
-fn set_count(kind: &mut Kind, min: u64) -> bool {
+/// False where the rule counts nothing. Of several counts it is the first.
+fn set_count(kind: &mut Kind, number: u64) -> bool {
     let Kind::Chain(chain) = kind else { return false };
-    let Some(count) = &mut chain.count else { return false };
-    count.min = min;
-    true
+    let mut counts = chain.stages.iter_mut().filter_map(|stage| stage.count.as_mut());
+    match counts.next().map(|count| &mut count.what) {
+        Some(Counted::Events(bounds, min) | Counted::Values { bounds, min, .. }) => {
+            (*bounds, *min) = (Bounds::at_least(number), number);
+            true
+        }
+        _ => false,
+    }
 }
 
-/// False where the rule has no span. Of a count with a sequence after it, the span is the sequence's.
+/// False where the rule has no span. Of counts with other stages, the span is that of the stages.
 fn set_timespan(kind: &mut Kind, micros: i64) -> bool {
     let Kind::Chain(chain) = kind else { return false };
-    let is_sequence = chain.stages.len() > 1;
-    match &mut chain.count {
-        _ if is_sequence => chain.timespan_micros = micros,
-        Some(count) => count.timespan_micros = micros,
-        None => return false,
+    if matches!(chain.order, Order::Session { .. }) {
+        return false;
+    }
+    match chain.stages.as_mut_slice() {
+        [only] => match &mut only.count {
+            Some(count) => count.timespan_micros = micros,
+            None => return false,
+        },
+        _ => chain.timespan_micros = micros,
     }
     chain.quiet_micros = micros;
     true
 }
 
-/// Takes the excepted calls out of all stages.
+/// Takes the excepted calls out of everything that the rule looks for.
 fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception]) {
     if exceptions.is_empty() {
         return;
     }
     let any = Expr::Or(exceptions.iter().map(|except| except.expr.clone()).collect());
-    for stage in rule.kind.stages_mut() {
-        let Some(expr) = detections.get(stage.detection) else { continue };
+    for slot in rule.kind.slots_mut() {
+        let Some(expr) = detections.get(slot.detection) else { continue };
         // Whether a detection looks at ingest events is told by its own part alone.
         let left = Expr::And(vec![expr.clone(), Expr::Not(Box::new(any.clone()))]);
-        stage.detection = detections.len();
+        slot.detection = detections.len();
         detections.push(left);
     }
 }
@@ -187,11 +199,11 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn rule(&mut self, line: u64, table: &DeTable<'_>) -> Override {
-        let mut change = Override { line, ..Override::default() };
+    fn rule(&mut self, mark: Mark, table: &DeTable<'_>) -> Override {
+        let mut change = Override { mark, ..Override::default() };
         for (key, value) in table {
             let span = value.span();
-            let line = self.line(span.clone());
+            let mark = self.mark(span.clone());
             match key.get_ref().as_ref() {
                 "disabled" => match value.get_ref().as_bool() {
                     Some(is_disabled) => change.is_disabled = is_disabled,
@@ -205,14 +217,14 @@ impl Reader<'_> {
                     }
                 }
                 "count" => match whole(value.get_ref()) {
-                    Some(value) => change.count = Some(Given { line, value }),
+                    Some(value) => change.count = Some(Given { mark, value }),
                     None => {
                         self.problem(span, format!("`count` is a whole number, 1 to {COUNT_MAX}"));
                     }
                 },
                 "timespan" => match value.get_ref().as_str() {
                     Some(text) if span_micros(text).is_some() => {
-                        change.timespan = Some(Given { line, value: text.to_owned() });
+                        change.timespan = Some(Given { mark, value: text.to_owned() });
                     }
                     _ => self.problem(
                         span,
@@ -272,7 +284,7 @@ impl Reader<'_> {
                 continue;
             };
             words.push(format!("{key} {}", texts.join(" or ")));
-            match item(field, &texts, self.line(value.span())) {
+            match item(field, &texts, self.mark(value.span())) {
                 Ok(item) => items.push(Expr::Item(item)),
                 Err(message) => self.problem(value.span(), message),
             }
@@ -281,20 +293,24 @@ impl Reader<'_> {
     }
 
     fn problem(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let line = self.line(span);
-        self.problems.push(line, message);
+        let mark = self.mark(span);
+        self.problems.push(mark, message);
     }
 
-    fn line(&self, span: Range<usize>) -> u64 {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or(self.text.as_bytes());
-        1 + memchr::memchr_iter(b'\n', before).count() as u64
+    fn mark(&self, span: Range<usize>) -> Mark {
+        let before = self.text.get(..span.start).unwrap_or(self.text);
+        let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
+        Mark {
+            line: 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count() as u64,
+            column: 1 + line.chars().count() as u64,
+        }
     }
 }
 
 /// What the rule language would make of `field: [texts]`: wildcards and letters' case mean the same.
-fn item(field: &str, texts: &[String], line: u64) -> Result<Item, String> {
-    let node = |text: &String| Node { line, value: Value::Text(text.clone()) };
-    let list = Node { line, value: Value::List(texts.iter().map(node).collect()) };
+fn item(field: &str, texts: &[String], mark: Mark) -> Result<Item, String> {
+    let node = |text: &String| Node { mark, value: Value::Text(text.clone()) };
+    let list = Node { mark, value: Value::List(texts.iter().map(node).collect()) };
     Item::parse(field, &list)
 }
 
@@ -366,10 +382,10 @@ except = [{}, {agent = \"x\"}, {principal = []}]
         assert_eq!(lines, expected, "{:#?}", problems(text));
         for (text, expected) in [
             ("[call-brust]\n", "did you mean `call-burst`?"),
-            ("[policy-bypass]\ncount = 2\n", "2: `policy-bypass` counts nothing"),
-            ("[policy-bypass]\ntimespan = \"2m\"\n", "2: `policy-bypass` has no `timespan`"),
-            ("call-burst = 3\n", "1: `call-burst` is no table"),
-            ("[call-burst\n", "1: "),
+            ("[policy-bypass]\ncount = 2\n", "2:9: `policy-bypass` counts nothing"),
+            ("[policy-bypass]\ntimespan = \"2m\"\n", "2:12: `policy-bypass` has no `timespan`"),
+            ("call-burst = 3\n", "1:1: `call-burst` is no table"),
+            ("[call-burst\n", "1:"),
         ] {
             let found = problems(text).join("\n");
             assert!(found.contains(expected), "{text}: {found}");

@@ -91,7 +91,7 @@ fn write_logs(logs: &Path) -> u64 {
         old.push('\n');
         fs::write(path, old).unwrap();
     }
-    story.alerts().len() as u64
+    story.alerts().iter().map(|alert| 1 + alert.may_also.len() as u64).sum()
 }
 
 /// The pages to look at: name and address.

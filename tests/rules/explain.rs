@@ -16,7 +16,8 @@ fn a_line_is_explained_with_its_stage_its_alert_and_what_others_lacked() {
     let kept = Kept::of(ATTACK);
     let line = format!("{}:3", text(&kept.log()));
     let told = kept.json(&["rules", "explain", &line]);
-    let alert = kept.json(&["alerts", "list"])[0]["alert_id"].clone();
+    let alerts = kept.json(&["alerts", "list"]);
+    let alert = of_rule(&alerts, "trifecta-signature")["alert_id"].clone();
     let trifecta = of_rule(&told, "trifecta-signature");
     assert_eq!(trifecta["matched"], true);
     assert_eq!(trifecta["alerts"][0]["alert_id"], alert);
@@ -66,12 +67,14 @@ fn beside_a_running_daemon_the_same_is_told() {
     fs::create_dir(&logs).unwrap();
     fs::write(logs.join("audit.jsonl"), ATTACK).unwrap();
     let daemon = Daemon::start(home.path(), &logs);
-    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from alerts where rule = 'trifecta-signature'", 1);
     let line = format!("{}:5", text(&logs.join("audit.jsonl")));
     let done = daemon.ask(&["rules", "explain", "--output", "json", &line]);
     let told = crate::support::json_lines(&done);
     let alert = &of_rule(&told, "trifecta-signature")["alerts"][0];
-    assert_eq!(alert["alert_id"], daemon.alerts()[0]["alert_id"]);
-    let replayed = daemon.ask(&["rules", "replay", "--output", "json"]);
+    let alerts = daemon.alerts();
+    assert_eq!(alert["alert_id"], of_rule(&alerts, "trifecta-signature")["alert_id"]);
+    let replayed =
+        daemon.ask(&["rules", "replay", "--rule", "trifecta-signature", "--output", "json"]);
     assert_eq!(crate::support::json_lines(&replayed)[0]["alert_id"], alert["alert_id"]);
 }

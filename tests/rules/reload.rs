@@ -79,8 +79,8 @@ fn a_new_file_is_in_force_with_the_past_that_its_calls_need() {
     let site = Site::start();
     site.append(ATTACK);
     site.append(&format!("{}{}", post("kim", 0), post("kim", 30)));
-    site.daemon.await_count("select count(*) from alerts", 1);
-    let before = site.daemon.alerts();
+    await_that("the signature", || site.alerts_of("trifecta-signature").len() == 1);
+    let before = site.alerts_of("trifecta-signature");
     fs::write(site.rule("posts.yml"), POSTS).unwrap();
     site.await_page("/rules", "posts", true);
     // Two of the three were stored before the rule was there.

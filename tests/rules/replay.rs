@@ -72,5 +72,5 @@ fn a_rule_file_is_tried_without_being_in_force() {
     assert_eq!(code, 65);
     assert!(String::from_utf8_lossy(&done.stderr).contains("any-post.yml:1:"));
     assert_eq!(kept.run(&["rules", "replay", "--rule", "no-such"]).1, 66);
-    assert_eq!(kept.json(&["alerts", "list"]).len(), 1);
+    assert!(kept.json(&["alerts", "list"]).iter().all(|alert| alert["rule"] != "any-post"));
 }

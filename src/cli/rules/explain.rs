@@ -174,17 +174,16 @@ fn call(access: &mut Access, id: CallId) -> Result<Call, Failure> {
 }
 
 fn neighbours(access: &mut Access, asked: Neighbours) -> Result<Vec<Arc<Call>>, Failure> {
-    let page = CallPage {
-        group: asked.group,
-        from: asked.from,
-        to: Some(asked.to),
-        limit: AROUND_MAX,
-        ..CallPage::default()
-    };
-    let Tell::Calls { calls } = told(access.ask(Ask::Calls { page })?)? else {
-        return Err(unexpected());
-    };
-    Ok(calls.into_iter().map(Arc::new).collect())
+    let mut all = Vec::new();
+    for group in asked.groups {
+        let (from, to) = (asked.from, Some(asked.to));
+        let page = CallPage { group, from, to, limit: AROUND_MAX, ..CallPage::default() };
+        let Tell::Calls { calls } = told(access.ask(Ask::Calls { page })?)? else {
+            return Err(unexpected());
+        };
+        all.extend(calls.into_iter().map(Arc::new));
+    }
+    Ok(all)
 }
 
 /// The alerts that rest on a call, as SQL gives them.

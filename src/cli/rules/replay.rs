@@ -210,7 +210,7 @@ impl Replay {
         let rule = self.rules.rules().get(need.rule).map(|rule| Text::clone(&rule.name));
         let is_known = |told: &&Told| {
             Some(&told.rule) == rule.as_ref()
-                && need.group.iter().all(|pair| told.group.contains(pair))
+                && need.alert_group.iter().all(|pair| told.group.contains(pair))
                 && (need.whole
                     || told.known.last_seen >= Some(need.touched.minus(need.reach_micros)))
         };

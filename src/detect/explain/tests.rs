@@ -144,9 +144,11 @@ fn the_engine_and_the_explanation_agree_on_the_shipped_rules_cases() {
             for call in &calls {
                 let in_group = |other: &&Arc<Call>| {
                     rules.neighbours(rule, &*labels, call).is_some_and(|asked| {
-                        asked.group.iter().all(|(field, value)| {
-                            let field = crate::detect::field::GroupField::parse(field).unwrap();
-                            field.value(other) == Some(value)
+                        asked.groups.iter().any(|group| {
+                            group.iter().all(|(field, value)| {
+                                let field = crate::detect::field::GroupField::parse(field).unwrap();
+                                field.value(other) == Some(value)
+                            })
                         }) && asked.from.is_none_or(|from| other.at >= Some(from))
                             && other.at <= Some(asked.to)
                     })
