@@ -107,8 +107,8 @@ impl Keeper {
             error => error.to_string(),
         };
         format!(
-            "The changed rules in {} are refused, and those read before stay in force. {told}. \
-             `calltrail rules check` tells everything that is wrong.",
+            "The changed rules in {} are refused, and those read before stay in force: {told} \
+             (`calltrail rules check` tells everything that is wrong).",
             folder.display()
         )
     }
