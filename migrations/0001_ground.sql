@@ -255,3 +255,15 @@ create table clock_log (
     -- Less than zero where joins were taken back.
     samples bigint not null
 );
+
+-- What a day's calls of two streams are joined with; the newest row counts, and nulls say that too little was measured.
+create table clock_use_log (
+    seq ubigint not null,
+    slot timestamp not null,
+    upper varchar not null,
+    lower varchar not null,
+    -- Lower minus upper.
+    offset_micros bigint,
+    -- How far from there a record of the same call may be.
+    tolerance_micros bigint
+);

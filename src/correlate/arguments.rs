@@ -1,6 +1,6 @@
 //! Whether two views of a call's arguments can be of the same call.
 
-use crate::model::{ArgValue, ArgView, Args};
+use crate::model::{ArgValue, ArgView, Args, Text};
 
 /// How two views agree, from knowing nothing to knowing all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +65,23 @@ fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Ag
     }
 }
 
+/// Names of the arguments by which two views contradict each other.
+pub(super) fn differing(left: &Args, right: &Args) -> Vec<Text> {
+    let one_way = |left: &Args, right: &Args| -> Vec<Text> {
+        let is_whole = right.view == ArgView::Full;
+        let differs = |value: &&ArgValue| match find(right, value) {
+            Some(other) => !is_undecided(value, other) && !same_value(value, other),
+            None => is_whole,
+        };
+        left.values.iter().filter(differs).map(|value| Text::clone(&value.name)).collect()
+    };
+    let mut names = one_way(left, right);
+    names.extend(one_way(right, left));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// A duplicated key has several values: one that agrees is enough.
 fn find<'a>(args: &'a Args, wanted: &ArgValue) -> Option<&'a ArgValue> {
     let mut of_name = args.values.iter().filter(|value| value.name == wanted.name).peekable();
@@ -101,7 +118,6 @@ fn same_names(left: &Args, right: &Args) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Text;
 
     fn value(name: &str, hash: u64) -> ArgValue {
         ArgValue { name: name.into(), text: "".into(), hash, chars: Some(5), summarised: false }

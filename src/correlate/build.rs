@@ -1,17 +1,16 @@
 //! Makes the joined call of its units: whose word counts for what.
 
 use crate::model::{
-    Call, Certainty, Discrepancy, EventKind, JoinedBy, Micros, OutcomeClass, Ran, Record, Sighting,
-    Text, Witness,
+    Call, Discrepancy, EventKind, Micros, OutcomeClass, Ran, Record, Sighting, Text, Witness,
 };
 
-use super::arguments::{Agreement, agreement};
-use super::pair::Joined;
+use super::arguments::{Agreement, agreement, differing};
+use super::pair::{Joined, Tied};
 use super::unit::{Unit, says_arguments};
 
 /// Builds the call. `occurrence` counts the lead unit among its equals (same stream, time, tool, word, ids).
 pub(super) fn build(joined: &Joined<'_>, occurrence: usize) -> Call {
-    let units: Vec<&Unit> = joined.units.iter().map(|(unit, ..)| *unit).collect();
+    let units: Vec<&Unit> = joined.units.iter().map(|tied| tied.seen.unit).collect();
     let lead = units[0];
     let nearest = units[units.len() - 1];
     let shown = units
@@ -23,7 +22,7 @@ pub(super) fn build(joined: &Joined<'_>, occurrence: usize) -> Call {
     let principal = first_of(|record| record.principal.as_ref());
     let client = first_of(|record| record.client.as_ref());
     let stream = Text::clone(&lead.base.stream);
-    let discrepancies = discrepancies(&units);
+    let discrepancies = discrepancies(joined);
     let outcome = nearest.outcome();
     Call {
         kind: EventKind::Call,
@@ -126,8 +125,8 @@ fn flags(units: &[&Unit]) -> Vec<Text> {
     flags
 }
 
-fn sighting(joined: &(&Unit, JoinedBy, Certainty)) -> Sighting {
-    let (unit, joined_by, certainty) = joined;
+fn sighting(tied: &Tied<'_>) -> Sighting {
+    let unit = tied.seen.unit;
     let outcome = unit.outcome();
     Sighting {
         witness: unit.witness(),
@@ -135,22 +134,42 @@ fn sighting(joined: &(&Unit, JoinedBy, Certainty)) -> Sighting {
         stream: Text::clone(&unit.base.stream),
         class: outcome.class,
         code: Text::clone(&outcome.code),
-        joined_by: *joined_by,
-        certainty: *certainty,
-        attempt: 0,
-        candidates: Vec::new(),
+        joined_by: tied.joined_by,
+        certainty: tied.certainty,
+        attempt: tied.attempt,
+        candidates: tied.candidates.clone(),
         steps: unit.steps.clone(),
     }
 }
 
-fn discrepancies(units: &[&Unit]) -> Vec<Discrepancy> {
+fn discrepancies(joined: &Joined<'_>) -> Vec<Discrepancy> {
     let mut found = Vec::new();
-    for (index, upper) in units.iter().enumerate() {
-        for lower in &units[index + 1..] {
+    for (index, upper) in joined.units.iter().enumerate() {
+        found.extend(change_of_mind(upper.seen.unit));
+        let of_attempt = |lower: &&Tied<'_>| lower.attempt == upper.attempt;
+        for lower in joined.units[index + 1..].iter().filter(of_attempt) {
+            let (upper, lower) = (upper.seen.unit, lower.seen.unit);
             found.extend(disagreement(upper, lower));
+            found.extend(changed_arguments(upper, lower));
         }
     }
     found
+}
+
+/// What one witness's own records say differently of the arguments.
+fn change_of_mind(unit: &Unit) -> Option<Discrepancy> {
+    let (witness, names) = (unit.witness(), unit.changed.clone());
+    (!names.is_empty()).then_some(Discrepancy::Arguments { upper: witness, lower: witness, names })
+}
+
+/// Only an id ties records whose arguments contradict each other.
+fn changed_arguments(upper: &Unit, lower: &Unit) -> Option<Discrepancy> {
+    let (above, below) = (&upper.shown.args, &lower.shown.args);
+    (agreement(above, below) == Agreement::Contradicts).then(|| Discrepancy::Arguments {
+        upper: upper.witness(),
+        lower: lower.witness(),
+        names: differing(above, below),
+    })
 }
 
 fn disagreement(upper: &Unit, lower: &Unit) -> Option<Discrepancy> {

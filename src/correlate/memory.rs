@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::clock::Clocks;
 use super::proxy::ProxyState;
 use super::tool::ToolState;
 use super::unit::Unit;
-use super::{Clocks, Diff, Loaded, Scope, ScopeRef, scope_of};
+use super::{Diff, Loaded, Scope, ScopeRef, scope_of};
 use crate::model::{Call, Dialect, Micros, Record, RecordId, RecordKind, Step, Text};
 
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Joins records with what is here and adds what changed to `diff`.
-    pub(super) fn add(&mut self, records: &[Arc<Record>], clocks: &Clocks, diff: &mut Diff) {
+    pub(super) fn add(&mut self, records: &[Arc<Record>], clocks: &mut Clocks, diff: &mut Diff) {
         let mut by_tool: FxHashMap<&str, Vec<Arc<Record>>> = FxHashMap::default();
         let mut by_proxy: FxHashMap<&Text, Vec<Arc<Record>>> = FxHashMap::default();
         for record in records {
@@ -56,7 +57,7 @@ impl Memory {
         &mut self,
         gone: &[Unit],
         new: Vec<Unit>,
-        clocks: &Clocks,
+        clocks: &mut Clocks,
         touched: &mut FxHashSet<Text>,
     ) {
         for unit in gone {
@@ -75,7 +76,7 @@ impl Memory {
     }
 
     /// Puts a scope's stored past in, as if its records had just been joined.
-    pub(super) fn restore(&mut self, loaded: Loaded, clocks: &Clocks) {
+    pub(super) fn restore(&mut self, loaded: Loaded, clocks: &mut Clocks) {
         match loaded.need.of {
             Scope::Proxy(stream) => {
                 // Its units come with the tools' own loads.
@@ -96,6 +97,26 @@ impl Memory {
                 state.settle(clocks, &mut Diff::default());
             }
         }
+    }
+
+    /// Joins those of a tool's units anew that are of these streams and begin in this span.
+    pub(super) fn rejoin(
+        &mut self,
+        tool: &Text,
+        streams: &FxHashSet<Text>,
+        span: (Micros, Micros),
+        clocks: &mut Clocks,
+        diff: &mut Diff,
+    ) {
+        if let Some(state) = self.tools.get_mut(tool) {
+            state.rejoin(streams, span);
+            state.settle(clocks, diff);
+        }
+    }
+
+    /// Whether the unit that begins with this record is here.
+    pub(super) fn holds_unit(&self, tool: &Text, at: Option<Micros>, record: RecordId) -> bool {
+        self.tools.get(tool).is_some_and(|state| state.holds(at, record))
     }
 
     /// Drops a scope, so that it can be restored from the store.

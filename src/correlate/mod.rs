@@ -5,13 +5,22 @@
 //! for an older record the caller loads the neighbourhood again ([`Correlator::plan_tools`]), and the same code runs
 //! on it.
 
+mod align;
 mod arguments;
 mod build;
+mod clock;
+mod matching;
 mod memory;
+mod numbering;
 mod pair;
+mod pass;
 mod proxy;
+mod rejoin;
+mod retry;
+mod ruler;
 mod tool;
 mod unit;
+mod waiting;
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -19,9 +28,13 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{
-    Call, CallChange, CallId, Dialect, Micros, Record, RecordId, RecordKind, Text, TimeQuality,
+    Call, CallChange, CallId, ClockSample, ClockUse, Dialect, Micros, Record, RecordId, RecordKind,
+    Text, TimeQuality,
 };
+use clock::Sample;
+pub use clock::{Clocks, StaleDay};
 use memory::Memory;
+pub use rejoin::Rejoin;
 
 /// How far the intervals of two witnesses of one call may lie apart.
 pub const JOIN_SLACK_MICROS: i64 = 5 * Micros::SECOND;
@@ -38,23 +51,6 @@ const UNITS_MAX: usize = 50_000;
 const HORIZON_MICROS_MIN: i64 = 2 * JOIN_SLACK_MICROS;
 /// Tools and proxies remembered; beyond it those without recent records are dropped.
 const SCOPES_MAX: usize = 100_000;
-
-/// How far each stream's clock is from the common one.
-#[derive(Clone, Debug, Default)]
-pub struct Clocks {
-    offsets: FxHashMap<Text, i64>,
-}
-
-impl Clocks {
-    /// Offsets in microseconds, to be added to a stream's times, by stream name.
-    pub fn new(offsets: impl IntoIterator<Item = (Text, i64)>) -> Self {
-        Self { offsets: offsets.into_iter().collect() }
-    }
-
-    fn offset(&self, stream: &str) -> i64 {
-        self.offsets.get(stream).copied().unwrap_or(0)
-    }
-}
 
 /// Whose records have to be loaded before a batch can be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +85,9 @@ pub struct Outcome {
     pub changes: Vec<CallChange>,
     /// Calls that turned out to be part of another: (gone, the one it is part of).
     pub merged: Vec<(CallId, CallId)>,
+    /// What the joins say of the clocks.
+    pub clock_samples: Vec<ClockSample>,
+    pub clock_uses: Vec<ClockUse>,
 }
 
 /// Calls before and after, collected over a batch.
@@ -96,6 +95,8 @@ pub struct Outcome {
 struct Diff {
     old: Vec<Arc<Call>>,
     new: Vec<Arc<Call>>,
+    /// Joins that came, and, counted negative, those that are no more.
+    samples: Vec<(Sample, i64)>,
 }
 
 pub struct Correlator {
@@ -114,11 +115,12 @@ pub struct Correlator {
 impl Correlator {
     /// For a store that holds nothing.
     pub fn new(clocks: Clocks) -> Self {
-        Self { complete: true, ..Self::resume(clocks, None) }
+        Self { clocks: clocks.clone(), complete: true, ..Self::resume(clocks, None) }
     }
 
     /// For a store that holds records, the newest of this time; none where none of them has a time.
-    pub fn resume(clocks: Clocks, newest: Option<Micros>) -> Self {
+    pub fn resume(mut clocks: Clocks, newest: Option<Micros>) -> Self {
+        clocks.resume(newest);
         Self {
             clocks,
             memory: Memory::default(),
@@ -254,20 +256,28 @@ impl Correlator {
         let mut past = Memory::default();
         for loaded in loaded {
             if loaded.need.to.is_some() {
-                past.restore(loaded, &self.clocks);
+                past.restore(loaded, &mut self.clocks);
             } else {
                 self.memory.drop_scope(&loaded.need.of);
-                self.memory.restore(loaded, &self.clocks);
+                self.memory.restore(loaded, &mut self.clocks);
             }
         }
         let (old, recent): (Vec<_>, Vec<_>) =
             records.iter().cloned().partition(|record| record.at.is_some_and(|at| at < cutoff));
-        self.memory.add(&recent, &self.clocks, &mut diff);
-        past.add(&old, &self.clocks, &mut diff);
+        self.memory.add(&recent, &mut self.clocks, &mut diff);
+        past.add(&old, &mut self.clocks, &mut diff);
         // What only the past knows of is stored, but not held.
         self.complete &= old.is_empty();
         self.advance(records);
-        outcome(diff)
+        self.close(diff)
+    }
+
+    /// Counts what the batch says of the clocks, and tells what became of the calls.
+    fn close(&mut self, mut diff: Diff) -> Outcome {
+        self.clocks.count(std::mem::take(&mut diff.samples));
+        let (clock_samples, clock_uses) = self.clocks.take_changes();
+        self.clocks.forget();
+        Outcome { clock_samples, clock_uses, ..outcome(diff) }
     }
 
     /// Moves the floor behind the newest record and forgets what lies before it.
@@ -381,6 +391,8 @@ fn records_of(call: &Call) -> impl Iterator<Item = RecordId> {
     call.sightings.iter().flat_map(|sighting| sighting.steps.iter().map(|step| step.record))
 }
 
+#[cfg(test)]
+mod proxied;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]

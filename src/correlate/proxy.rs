@@ -1,137 +1,213 @@
-//! One stdio proxy's stream: replies carry no tool, so they go to the requests that wait, first in first out.
+//! One stdio proxy's stream: which reply belongs to which request.
+//!
+//! Time is cut into blocks at fixed marks. What the replies of a block belong to is read forward from the longest
+//! wait before it, and depends on nothing before or long after: so a late record changes the answers of a bounded time,
+//! whatever was lost before, and what is loaded around it is enough to find them again.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::unit::{Unit, record_order};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{Micros, OutcomeClass, Record, RecordId, RecordKind, Step};
+use super::numbering::{Answer, Event, LAG_MICROS, Numbering, WAIT_MICROS_MAX};
+use super::unit::Unit;
+use super::{JOIN_SLACK_MICROS, REACH_MICROS};
+use crate::model::{Micros, OutcomeClass, Record, RecordId, RecordKind};
 
-/// A request without a reply for so long is given up: its reply was lost.
-const WAIT_MICROS_MAX: i64 = Micros::HOUR;
+/// Replies of so long a time are looked at together.
+const BLOCK_MICROS: i64 = 20 * Micros::MINUTE;
+
+/// A record changes the answers from a lag before it to the end of the block that follows the longest wait after it:
+/// of requests that asked a wait before those, and that may have an answer in the block a wait after them.
+const _: () = assert!(LAG_MICROS + 2 * WAIT_MICROS_MAX + BLOCK_MICROS <= REACH_MICROS);
+
+/// How long after a reply its record is kept: answers that are not settled may change.
+const KEPT_MICROS: i64 = 2 * JOIN_SLACK_MICROS;
+const _: () = assert!(LAG_MICROS < KEPT_MICROS);
 
 #[derive(Default)]
 pub(super) struct ProxyState {
     /// In order.
-    records: Vec<Seen>,
+    events: Vec<Event>,
+    /// The records of which units are or may be made.
+    records: FxHashMap<RecordId, Arc<Record>>,
+    /// By number; none is for the records without a time, which come last and answer only each other.
+    blocks: BTreeMap<Option<i64>, Block>,
+    /// By request. Two blocks may give it a reply each: the first counts.
+    answers: FxHashMap<RecordId, Vec<Answer>>,
 }
 
-struct Seen {
-    record: Arc<Record>,
-    /// Requests still waiting after this record; at zero a new run begins.
-    waiting: usize,
-    /// The unit that began with this record.
-    unit: Option<Unit>,
+/// The answers of a block, as far as it was read.
+#[derive(Default)]
+struct Block {
+    numbering: Numbering,
+    read_to: Option<(Micros, RecordId)>,
+    settled: Vec<Answer>,
+    open: Vec<Answer>,
 }
 
-/// A request that waits for its reply.
-struct Waiting {
-    index: usize,
-    record: Arc<Record>,
-}
+/// The answers before a change, by request.
+type Before = FxHashMap<RecordId, Option<Answer>>;
 
 impl ProxyState {
     /// Takes records in and says which units are gone and which are new.
-    pub(super) fn add(&mut self, mut records: Vec<Arc<Record>>) -> (Vec<Unit>, Vec<Unit>) {
-        records.sort_by_key(|record| record_order(record));
-        let Some(first) = records.first().map(|record| record_order(record)) else {
-            return (Vec::new(), Vec::new());
+    pub(super) fn add(&mut self, records: Vec<Arc<Record>>) -> (Vec<Unit>, Vec<Unit>) {
+        let mut added: Vec<(Event, Arc<Record>)> = records
+            .into_iter()
+            .filter_map(|record| Some((Event::of(&record)?, record)))
+            .filter(|(_, record)| !self.records.contains_key(&record.id))
+            .collect();
+        added.sort_by_key(|(event, _)| event.order());
+        added.dedup_by_key(|(event, _)| event.id);
+        let times: Vec<(Micros, RecordId)> = added.iter().map(|(event, _)| event.order()).collect();
+        let Some(first) = times.first().copied() else { return (Vec::new(), Vec::new()) };
+        let mut changed: Vec<RecordId> = Vec::new();
+        let mut is_new: FxHashSet<RecordId> = FxHashSet::default();
+        let start = self.events.partition_point(|event| event.order() < first);
+        for (event, record) in added {
+            if record.kind == RecordKind::Call {
+                changed.push(record.id);
+                is_new.insert(record.id);
+            }
+            self.records.insert(record.id, record);
+            self.events.push(event);
+        }
+        if let Some(moved) = self.events.get_mut(start..) {
+            moved.sort_by_key(Event::order);
+        }
+        let mut before = Before::default();
+        for number in self.touched(&times) {
+            self.read(number, &times, &mut before);
+        }
+        let mut gone = Vec::new();
+        for (request, old) in before {
+            if self.answer_of(request) != old && !is_new.contains(&request) {
+                gone.extend(self.unit(request, old));
+                changed.push(request);
+            }
+        }
+        let new =
+            changed.iter().filter_map(|request| self.unit(*request, self.answer_of(*request)));
+        (gone, new.collect())
+    }
+
+    /// The blocks that the added records are in, and those that read them for what is near.
+    fn touched(&mut self, times: &[(Micros, RecordId)]) -> Vec<Option<i64>> {
+        for (at, _) in times {
+            self.blocks.entry(number_of(*at)).or_default();
+        }
+        let is_touched = |number: &Option<i64>| {
+            let (from, to) = span(*number);
+            let first = times.partition_point(|(at, _)| *at < from);
+            times.get(first).is_some_and(|(at, _)| *at <= to)
         };
-        let split = self.records.partition_point(|seen| record_order(&seen.record) < first);
-        // The run that holds the first new record began after the last moment at which nothing waited.
-        let start = self.records[..split]
-            .iter()
-            .rposition(|seen| seen.waiting == 0)
-            .map_or(0, |index| index + 1);
-        let old = self.records.split_off(start);
-        let mut gone: Vec<Unit> = old.iter().filter_map(|seen| seen.unit.clone()).collect();
-        let mut all: Vec<Arc<Record>> =
-            old.into_iter().map(|seen| seen.record).chain(records).collect();
-        all.sort_by_key(|record| record_order(record));
-        all.dedup_by_key(|record| record.id);
-        let rerun = run(all);
-        let mut new: Vec<Unit> = rerun.iter().filter_map(|seen| seen.unit.clone()).collect();
-        // Most of the run is as it was, and may be forgotten elsewhere.
-        let before: FxHashMap<RecordId, Vec<Step>> =
-            gone.iter().map(|unit| (unit.base.id, unit.steps.clone())).collect();
-        new.retain(|unit| before.get(&unit.base.id) != Some(&unit.steps));
-        let changed: FxHashSet<RecordId> = new.iter().map(|unit| unit.base.id).collect();
-        gone.retain(|unit| changed.contains(&unit.base.id));
-        self.records.extend(rerun);
-        (gone, new)
+        self.blocks.keys().copied().filter(is_touched).collect()
     }
 
+    /// Reads what was added into a block: on from where it was read to, else all of it anew.
+    fn read(&mut self, number: Option<i64>, times: &[(Micros, RecordId)], before: &mut Before) {
+        let (from, to) = span(number);
+        let first = times.partition_point(|(at, _)| *at < from);
+        let Some(first) = times.get(first).copied() else { return };
+        let Some(mut block) = self.blocks.remove(&number) else { return };
+        let mut old = std::mem::take(&mut block.open);
+        if block.read_to >= Some(first) {
+            old.append(&mut block.settled);
+            block = Block::default();
+        }
+        let start = match block.read_to {
+            Some(read_to) => self.events.partition_point(|event| event.order() <= read_to),
+            None => self.events.partition_point(|event| event.order().0 < from),
+        };
+        let mut settled = Vec::new();
+        for event in self.events.get(start..).unwrap_or_default() {
+            if event.order().0 > to {
+                break;
+            }
+            block.read_to = Some(event.order());
+            block.numbering.read(event, &mut settled);
+        }
+        let is_own = |answer: &Answer| number_of(answer.reply.0.unwrap_or(TIMELESS)) == number;
+        settled.retain(is_own);
+        block.open = block.numbering.open().filter(is_own).collect();
+        for answer in old {
+            self.note(answer.request, before);
+            if let Some(answers) = self.answers.get_mut(&answer.request) {
+                answers.retain(|known| known.reply.1 != answer.reply.1);
+            }
+        }
+        for answer in settled.iter().chain(&block.open) {
+            self.note(answer.request, before);
+            self.answers.entry(answer.request).or_default().push(*answer);
+        }
+        block.settled.append(&mut settled);
+        self.blocks.insert(number, block);
+    }
+
+    fn note(&self, request: RecordId, before: &mut Before) {
+        before.entry(request).or_insert_with(|| self.answer_of(request));
+    }
+
+    fn answer_of(&self, request: RecordId) -> Option<Answer> {
+        let order = |answer: &&Answer| (answer.reply.0.unwrap_or(TIMELESS), answer.reply.1);
+        self.answers.get(&request)?.iter().min_by_key(order).copied()
+    }
+
+    /// The unit that begins with a call's request; none for those of other methods.
+    fn unit(&self, request: RecordId, answer: Option<Answer>) -> Option<Unit> {
+        let base = self.records.get(&request).filter(|record| record.kind == RecordKind::Call)?;
+        let mut unit = Unit::single(Arc::clone(base));
+        if let Some(answer) = answer
+            && let Some(reply) = self.records.get(&answer.reply.1)
+        {
+            unit.push(reply);
+            if !answer.is_sure
+                && let Some(step) = unit.steps.last_mut()
+            {
+                step.class = OutcomeClass::Unknown;
+            }
+        }
+        Some(unit)
+    }
+
+    /// The time of the oldest record of which a unit may be made.
     pub(super) fn oldest(&self) -> Option<Micros> {
-        self.records.first().map(|seen| record_order(&seen.record).0)
+        let mut kept = self.events.iter().filter(|event| self.records.contains_key(&event.id));
+        kept.next().map(|event| event.order().0)
     }
 
-    /// Forgets runs that ended before `floor`.
+    /// Forgets what no record from `floor` on can change. What it may only depend on is kept without the records.
     pub(super) fn forget(&mut self, floor: Micros) {
-        let old = self.records.partition_point(|seen| record_order(&seen.record).0 < floor);
-        let given_up = self
-            .records
-            .partition_point(|seen| record_order(&seen.record).0 < floor.minus(WAIT_MICROS_MAX));
-        let ended = self.records[..old].iter().rposition(|seen| seen.waiting == 0);
-        self.records.drain(..given_up.max(ended.map_or(0, |end| end + 1)));
-    }
-}
-
-/// Pairs requests and replies in order.
-fn run(records: Vec<Arc<Record>>) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = Vec::with_capacity(records.len());
-    let mut queue: VecDeque<Waiting> = VecDeque::new();
-    for (index, record) in records.into_iter().enumerate() {
-        let now = record.at;
-        // The queue is in order of time, so what is given up stands at its front.
-        while queue.front().is_some_and(|waiting| is_given_up(waiting.record.at, now)) {
-            queue.pop_front();
-        }
-        let mut unit = None;
-        match record.kind {
-            RecordKind::Call => {
-                unit = Some(Unit::single(Arc::clone(&record)));
-                // The proxy answers a denied request itself, and logs no reply.
-                if record.class == OutcomeClass::Approved {
-                    queue.push_back(Waiting { index, record: Arc::clone(&record) });
-                }
+        let ended = floor.minus(KEPT_MICROS);
+        let given_up = ended.minus(WAIT_MICROS_MAX);
+        let old = self.events.partition_point(|event| event.order().0 < ended);
+        for event in self.events.get(..old).unwrap_or_default() {
+            let answer = self.answer_of(event.id);
+            let is_open = !event.is_reply()
+                && event.order().0 >= given_up
+                && answer.is_none_or(|answer| answer.reply.0.is_none_or(|at| at >= ended));
+            if !is_open {
+                self.records.remove(&event.id);
             }
-            RecordKind::Request => {
-                queue.push_back(Waiting { index, record: Arc::clone(&record) });
-            }
-            RecordKind::Reply => answer(&record, &mut queue, &mut seen),
-            RecordKind::Context => {}
         }
-        seen.push(Seen { record, waiting: queue.len(), unit });
-    }
-    seen
-}
-
-/// Records without a time come last, and answer only each other.
-fn is_given_up(asked: Option<Micros>, now: Option<Micros>) -> bool {
-    match (asked, now) {
-        (Some(asked), Some(now)) => now.since(asked) > WAIT_MICROS_MAX,
-        (asked, now) => asked.is_none() != now.is_none(),
+        let past = self.events.partition_point(|event| event.order().0 < floor.minus(REACH_MICROS));
+        for event in self.events.drain(..past) {
+            self.answers.remove(&event.id);
+        }
+        self.blocks.retain(|number, _| span(*number).1 >= ended);
     }
 }
 
-/// Gives a reply to the request with its id, else to the one that has waited longest. With several waiting and no id
-/// it is anyone's, so its outcome is not believed.
-fn answer(reply: &Arc<Record>, queue: &mut VecDeque<Waiting>, seen: &mut [Seen]) {
-    let by_id = reply.request_id.as_ref().and_then(|id| {
-        queue.iter().position(|waiting| waiting.record.request_id.as_ref() == Some(id))
-    });
-    let several = queue.len() > 1;
-    let Some(waiting) = queue.remove(by_id.unwrap_or(0)) else { return };
-    let Some(unit) = seen.get_mut(waiting.index).and_then(|seen| seen.unit.as_mut()) else {
-        return;
-    };
-    unit.push(reply);
-    if by_id.is_none()
-        && several
-        && reply.request_id.is_none()
-        && let Some(step) = unit.steps.last_mut()
-    {
-        step.class = OutcomeClass::Unknown;
-    }
+/// Where records without a time stand.
+const TIMELESS: Micros = Micros(i64::MAX);
+
+fn number_of(at: Micros) -> Option<i64> {
+    (at != TIMELESS).then(|| at.0.div_euclid(BLOCK_MICROS))
+}
+
+/// The time that is read for a block: the longest wait before it, and a lag after it.
+fn span(number: Option<i64>) -> (Micros, Micros) {
+    let Some(number) = number else { return (TIMELESS, TIMELESS) };
+    let start = Micros(number.saturating_mul(BLOCK_MICROS));
+    (start.minus(WAIT_MICROS_MAX), start.plus(BLOCK_MICROS + LAG_MICROS))
 }

@@ -10,8 +10,10 @@ use crate::model::{ArgValue, ArgView, Args, Discrepancy, OutcomeClass, Ran, Reco
 /// A store that answers needs from everything it was given, as the real one does.
 #[derive(Default)]
 pub(super) struct Model {
-    records: Vec<Arc<Record>>,
+    pub(super) records: Vec<Arc<Record>>,
     calls: BTreeMap<CallId, Arc<Call>>,
+    clock_samples: Vec<ClockSample>,
+    clock_uses: Vec<ClockUse>,
 }
 
 impl Model {
@@ -62,7 +64,55 @@ impl Model {
             }
             found
         }));
+        self.know_clocks(correlator, &correlator.plan_clocks(batch));
         let outcome = correlator.apply(batch, loaded);
+        self.take(outcome);
+        self.records.extend(batch.iter().cloned());
+    }
+
+    fn know_clocks(&self, correlator: &mut Correlator, days: &[Micros]) {
+        let samples = self.clock_samples.iter().filter(|sample| days.contains(&sample.day));
+        let uses = self.clock_uses.iter().filter(|used| days.contains(&used.day));
+        correlator.know_clocks(days, samples.cloned().collect(), uses.cloned().collect());
+    }
+
+    /// Joins anew what the clocks, as they are known by now, would join otherwise.
+    pub(super) fn rejoin(&mut self, correlator: &mut Correlator, all: bool) {
+        for stale in correlator.stale_clocks(all) {
+            self.know_clocks(correlator, &correlator.plan_clock(&stale));
+            let mut rejoin = correlator.begin_rejoin(stale);
+            let tools: std::collections::BTreeSet<Text> = self
+                .records
+                .iter()
+                .filter_map(|record| record.bare_tool())
+                .map(Text::from)
+                .collect();
+            for tool in &tools {
+                for (need, from, to) in correlator.plan_rejoin(&rejoin, tool) {
+                    let loaded = self.load(&need);
+                    correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
+                }
+                correlator.rejoin_held(&mut rejoin, tool);
+            }
+            let outcome = correlator.end_rejoin(rejoin);
+            self.take(outcome);
+        }
+    }
+
+    /// A correlator that goes on from what is stored.
+    fn resume(&self, clocks: Clocks) -> Correlator {
+        let newest = self.records.iter().filter_map(|record| record.at).max();
+        let mut correlator = Correlator::resume(clocks, newest);
+        let mut days: Vec<Micros> = self.clock_samples.iter().map(|sample| sample.day).collect();
+        days.sort_unstable();
+        days.dedup();
+        self.know_clocks(&mut correlator, &days);
+        correlator
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        self.clock_samples.extend(outcome.clock_samples);
+        self.clock_uses.extend(outcome.clock_uses);
         for change in &outcome.changes {
             if let Some(old) = &change.old {
                 let known = self.calls.remove(&old.id);
@@ -74,7 +124,6 @@ impl Model {
                 assert!(self.calls.insert(new.id, new).is_none(), "a call is new once");
             }
         }
-        self.records.extend(batch.iter().cloned());
     }
 
     pub(super) fn calls(&self) -> Vec<Call> {
@@ -94,6 +143,7 @@ pub(super) fn one_pass_by(clocks: Clocks, records: &[Arc<Record>]) -> Vec<Call> 
     let mut records = records.to_vec();
     records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
     model.feed(&mut correlator, &records);
+    model.rejoin(&mut correlator, true);
     model.calls()
 }
 
@@ -319,6 +369,15 @@ fn timeless_in_order(mut records: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
     records
 }
 
+fn shuffle_by(records: &mut [Arc<Record>], seed: u64) {
+    let mut state = seed | 1;
+    for index in (1..records.len()).rev() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let other = usize::try_from(state >> 33).unwrap() % (index + 1);
+        records.swap(index, other);
+    }
+}
+
 /// The same records from files that were found in another order.
 fn renumbered(records: &[Arc<Record>], number: impl Fn(u64) -> u64) -> Vec<Arc<Record>> {
     let renumbered = records.iter().map(|record| {
@@ -333,11 +392,43 @@ fn renumbered(records: &[Arc<Record>], number: impl Fn(u64) -> u64) -> Vec<Arc<R
 fn without_numbers(mut calls: Vec<Call>) -> Vec<Call> {
     for call in &mut calls {
         call.position.generation = 0;
+        for candidate in call.sightings.iter_mut().flat_map(|sighting| &mut sighting.candidates) {
+            candidate.generation = 0;
+        }
         for step in call.sightings.iter_mut().flat_map(|sighting| &mut sighting.steps) {
             step.record.generation = 0;
         }
     }
     calls
+}
+
+/// Calls of two desks, in loops of the same arguments now and then, by clocks that are apart, with records lost. Each
+/// is (desk, gap in milliseconds, seconds it takes, path, what is lost).
+fn desks(raw: &[(usize, i64, i64, u64, u8)], days: i64) -> Vec<Arc<Record>> {
+    use OutcomeClass::{Approved, Ok};
+    let mut records = Vec::new();
+    let mut at = [0_i64, 40_000];
+    for (number, (desk, gap, took, path, lost)) in (0_u64..).zip(raw) {
+        let stretch = if number % 7 == 6 { days * 11 * 3_600_000 } else { 0 };
+        at[*desk] += gap + stretch;
+        let (begin, end) = (at[*desk], at[*desk] + took);
+        let (client, server) = (["client", "code"][*desk], ["server", "state"][*desk]);
+        let off = [1_700, -900][*desk];
+        let id = number.to_string();
+        let of_client = |offset, at, class| {
+            with_id(with_path(record(client, offset, at, "read", class), *path), &id)
+        };
+        if lost & 1 == 0 {
+            records.push(of_client(2 * number, begin, Approved));
+        }
+        if lost & 2 == 0 {
+            records.push(of_client(2 * number + 1, end, Ok));
+        }
+        if lost & 0b1100 != 0b1100 {
+            records.push(with_path(record(server, number, end - 5 + off, "read", Ok), *path));
+        }
+    }
+    arcs(records)
 }
 
 proptest! {
@@ -355,12 +446,7 @@ proptest! {
         let expected = without_numbers(one_pass(&records));
         let stream = |generation| STREAMS.iter().position(|name| generation_of(name) == generation);
         let mut shuffled = renumbered(&records, |generation| numbers[stream(generation).unwrap()]);
-        let mut state = shuffle | 1;
-        for index in (1..shuffled.len()).rev() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let other = usize::try_from(state >> 33).unwrap() % (index + 1);
-            shuffled.swap(index, other);
-        }
+        shuffle_by(&mut shuffled, shuffle);
         let shuffled = timeless_in_order(shuffled);
         let mut model = Model::default();
         let mut correlator = Correlator::new(Clocks::default());
@@ -372,5 +458,76 @@ proptest! {
             }
         }
         prop_assert_eq!(without_numbers(model.calls()), expected);
+    }
+
+    #[test]
+    fn measured_clocks_give_the_same_calls_in_any_order(
+        raw in prop::collection::vec((0_usize..2, 20_i64..9_000, 10_i64..2_500, 0_u64..3, 0_u8..16), 1..60),
+        days in 0_i64..3,
+        shuffle in any::<u64>(),
+        batch in 1_usize..30,
+        then in prop::collection::vec(0_u8..6, 60),
+    ) {
+        let clocks = || Clocks::default().believing(3);
+        let records = desks(&raw, days);
+        let expected = one_pass_by(clocks(), &records);
+        let mut shuffled = records.clone();
+        if shuffle % 3 > 0 {
+            shuffle_by(&mut shuffled, shuffle);
+        }
+        let mut model = Model::default();
+        let mut correlator = Correlator::new(clocks());
+        for (batch, then) in shuffled.chunks(batch).zip(then.into_iter().cycle()) {
+            model.feed(&mut correlator, batch);
+            match then {
+                0 => correlator = model.resume(clocks()),
+                1 => model.rejoin(&mut correlator, true),
+                2 => model.rejoin(&mut correlator, false),
+                _ => {}
+            }
+        }
+        model.rejoin(&mut correlator, true);
+        prop_assert_eq!(first_difference(&model.calls(), &expected), None);
+    }
+}
+
+/// Where two lists of calls part, in few words.
+fn first_difference(left: &[Call], right: &[Call]) -> Option<String> {
+    let brief = |call: &Call| {
+        let seen = call.sightings.iter().map(|seen| {
+            let places: Vec<String> =
+                seen.steps.iter().map(|step| step.record.offset.to_string()).collect();
+            let others: Vec<String> = seen
+                .candidates
+                .iter()
+                .map(|other| format!("{}/{}", other.generation, other.offset))
+                .collect();
+            format!(
+                "{} {} {}/{} [{}]",
+                seen.stream,
+                places.join("+"),
+                seen.joined_by.as_str(),
+                seen.attempt,
+                others.join(" ")
+            )
+        });
+        format!("{:?}: {}", call.at, seen.collect::<Vec<_>>().join(", "))
+    };
+    let (mut lefts, mut rights) = (left.iter(), right.iter());
+    loop {
+        let (left, right) = (lefts.next(), rights.next());
+        if left != right {
+            std::fs::write(
+                "/tmp/diff.txt",
+                format!(
+                    "{:#?}\n\n{:#?}",
+                    lefts.clone().take(6).map(brief).collect::<Vec<_>>(),
+                    rights.clone().take(6).map(brief).collect::<Vec<_>>()
+                ),
+            )
+            .unwrap();
+            return Some(format!("{:?} is not {:?}", left.map(brief), right.map(brief)));
+        }
+        left?;
     }
 }

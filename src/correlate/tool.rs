@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::clock::{Clocks, Sample};
 use super::unit::{Unit, groups_by_id, record_order, split};
-use super::{Clocks, Diff, JOIN_SLACK_MICROS, build, pair};
-use crate::model::{Call, Certainty, JoinedBy, Micros, Record, RecordId, Text, Witness};
+use super::{Diff, JOIN_SLACK_MICROS, build, pair, retry};
+use crate::model::{Call, Micros, Record, RecordId, Text, Witness};
 
 /// Where a unit stands: by its first record's time on the common clock, then by the record's id. The number of a
 /// generation is no order that joining may rest on: files are found in another order in a scan than in a watch.
@@ -33,8 +34,12 @@ pub(super) struct ToolState {
     /// Witnesses seen so far, as bits: with one alone there is nothing to join.
     witnesses: u8,
     dirty: FxHashSet<UnitKey>,
+    /// True once a unit failed in a way that another may repeat: then it matters what stands beside it.
+    has_failed: bool,
     /// Calls of units that were taken out in this batch.
     orphans: Vec<Arc<Call>>,
+    /// What units that were taken out had said of the clocks.
+    unsaid: Vec<Sample>,
     /// Spans of components that are known to be too large, though parts of them may be forgotten.
     large: Vec<(Micros, Micros)>,
     /// Pieces that are known to be too large: (level of the mark, number of the piece).
@@ -46,6 +51,8 @@ struct Entry {
     /// The end of its interval on the common clock.
     to: Micros,
     call: Option<Arc<Call>>,
+    /// What its join says of the clocks.
+    sample: Option<Sample>,
 }
 
 #[derive(Default)]
@@ -114,6 +121,7 @@ impl ToolState {
         let offset = clocks.offset(&unit.base.stream);
         let to = unit.interval().map_or(key.0, |(_, to)| to.plus(offset));
         self.witnesses |= 1 << (unit.witness() as u8);
+        self.has_failed |= retry::is_failed(&unit);
         let equals = self.equals.entry(equal_key(&unit, key)).or_default();
         let place = equals.partition_point(|id| *id < unit.base.id);
         let new = equals.get(place) != Some(&unit.base.id);
@@ -125,14 +133,16 @@ impl ToolState {
             if new { equals.iter().skip(place + 1).copied().collect() } else { Vec::new() };
         self.dirty.insert(key);
         self.dirty.extend(moved.into_iter().map(|id| (key.0, id)));
-        if let Some(old) = self.units.insert(key, Entry { unit, to, call: None }) {
+        if let Some(old) = self.units.insert(key, Entry { unit, to, call: None, sample: None }) {
             self.orphans.extend(old.call);
+            self.unsaid.extend(old.sample);
         }
         key
     }
 
     fn remove(&mut self, key: UnitKey, clocks: &Clocks) {
         let Some(entry) = self.units.remove(&key) else { return };
+        self.unsaid.extend(entry.sample);
         self.dirty.remove(&key);
         let equal = equal_key(&entry.unit, key);
         if let Some(equals) = self.equals.get_mut(&equal) {
@@ -159,18 +169,33 @@ impl ToolState {
         }
     }
 
+    /// Has the units of these streams that begin in this span joined anew.
+    pub(super) fn rejoin(&mut self, streams: &FxHashSet<Text>, (from, to): (Micros, Micros)) {
+        let first = RecordId { generation: 0, offset: 0, index: 0 };
+        let of_streams = self
+            .units
+            .range((from, first)..(to, first))
+            .filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
+        self.dirty.extend(of_streams.map(|(key, _)| *key));
+    }
+
+    pub(super) fn holds(&self, at: Option<Micros>, record: RecordId) -> bool {
+        self.units.contains_key(&(at.unwrap_or(TIMELESS), record))
+    }
+
     /// Joins what the added records touch and says which calls are new, changed or gone.
-    pub(super) fn settle(&mut self, clocks: &Clocks, diff: &mut Diff) {
+    pub(super) fn settle(&mut self, clocks: &mut Clocks, diff: &mut Diff) {
         diff.old.append(&mut self.orphans);
+        diff.samples.extend(self.unsaid.drain(..).map(|sample| (sample, -1)));
         if self.dirty.is_empty() {
             return;
         }
         let dirty = std::mem::take(&mut self.dirty);
-        if self.witnesses.is_power_of_two() {
+        if self.witnesses.is_power_of_two() && !self.has_failed {
             let mut keys: Vec<UnitKey> = dirty.into_iter().collect();
             keys.sort_unstable();
             for key in keys {
-                self.settle_alone(key, diff);
+                self.settle_alone(key, clocks, diff);
             }
             return;
         }
@@ -179,9 +204,9 @@ impl ToolState {
         }
     }
 
-    fn settle_alone(&mut self, key: UnitKey, diff: &mut Diff) {
+    fn settle_alone(&mut self, key: UnitKey, clocks: &Clocks, diff: &mut Diff) {
         let Some(entry) = self.units.get(&key) else { return };
-        let joined = pair::Joined { units: vec![(&entry.unit, JoinedBy::Alone, Certainty::Exact)] };
+        let joined = pair::alone(&entry.unit, clocks);
         let call = Arc::new(build::build(&joined, self.occurrence(key, entry)));
         if let Some(entry) = self.units.get_mut(&key) {
             diff.old.extend(entry.call.replace(Arc::clone(&call)));
@@ -189,7 +214,7 @@ impl ToolState {
         }
     }
 
-    fn settle_piece(&mut self, keys: &[UnitKey], clocks: &Clocks, diff: &mut Diff) {
+    fn settle_piece(&mut self, keys: &[UnitKey], clocks: &mut Clocks, diff: &mut Diff) {
         let mut owners: FxHashMap<RecordId, Arc<Call>> = FxHashMap::default();
         let mut seen: FxHashSet<*const Call> = FxHashSet::default();
         let entries: Vec<(UnitKey, &Entry)> =
@@ -197,17 +222,31 @@ impl ToolState {
         let by_record: FxHashMap<RecordId, (UnitKey, &Entry)> =
             entries.iter().map(|(key, entry)| (key.1, (*key, *entry))).collect();
         let units: Vec<&Unit> = entries.iter().map(|(_, entry)| &entry.unit).collect();
-        for joined in pair::join(&units, clocks) {
-            let lead = by_record.get(&joined.units[0].0.base.id);
+        for unit in &units {
+            if let Some((from, _)) = unit.interval() {
+                let stream = &unit.base.stream;
+                clocks.enter(stream, from.plus(clocks.offset(stream)));
+            }
+        }
+        let verdict = pair::join(&units, clocks);
+        for joined in verdict.calls {
+            let lead = by_record.get(&joined.lead.unit.base.id);
             let occurrence = lead.map_or(0, |(key, entry)| self.occurrence(*key, entry));
             let call = Arc::new(build::build(&joined, occurrence));
-            for (unit, ..) in &joined.units {
-                owners.insert(unit.base.id, Arc::clone(&call));
+            for tied in &joined.units {
+                owners.insert(tied.seen.unit.base.id, Arc::clone(&call));
             }
             diff.new.push(call);
         }
+        let mut samples: FxHashMap<RecordId, Sample> = verdict.samples.into_iter().collect();
         for key in keys {
             let Some(entry) = self.units.get_mut(key) else { continue };
+            let sample = samples.remove(&key.1);
+            if sample != entry.sample {
+                diff.samples.extend(sample.clone().map(|sample| (sample, 1)));
+                let old = std::mem::replace(&mut entry.sample, sample);
+                diff.samples.extend(old.map(|sample| (sample, -1)));
+            }
             let owner = owners.get(&key.1).cloned();
             let old = std::mem::replace(&mut entry.call, owner);
             diff.old.extend(old.filter(|old| seen.insert(Arc::as_ptr(old))));
@@ -345,7 +384,7 @@ impl ToolState {
     }
 }
 
-fn key_of(unit: &Unit, clocks: &Clocks) -> UnitKey {
+pub(super) fn key_of(unit: &Unit, clocks: &Clocks) -> UnitKey {
     (common_time(unit.base.at, &unit.base.stream, clocks), unit.base.id)
 }
 

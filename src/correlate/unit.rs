@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::arguments::{Agreement, agreement, differing};
 use crate::model::{
     ArgView, CallId, IdHasher, Micros, OutcomeClass, Record, RecordId, Step, Text, Witness,
 };
@@ -20,8 +21,11 @@ pub(super) struct Unit {
     pub(super) base: Arc<Record>,
     /// The first record with what the others add: flags, further values, ids that it lacks, the last duration.
     pub(super) told: Arc<Record>,
-    /// The record with the fullest view of the arguments.
+    /// The record with the fullest view of the arguments; of views that contradict each other the last, which is what
+    /// was carried out.
     pub(super) shown: Arc<Record>,
+    /// Names of arguments that changed between its records.
+    pub(super) changed: Vec<Text>,
     /// All records in order; never empty.
     pub(super) steps: Vec<Step>,
 }
@@ -29,15 +33,27 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn single(record: Arc<Record>) -> Self {
         let steps = vec![step_of(&record)];
-        Self { shown: Arc::clone(&record), told: Arc::clone(&record), base: record, steps }
+        let (shown, told) = (Arc::clone(&record), Arc::clone(&record));
+        Self { shown, changed: Vec::new(), told, base: record, steps }
     }
 
     pub(super) fn push(&mut self, record: &Arc<Record>) {
-        if record.args.view > self.shown.args.view {
-            self.shown = Arc::clone(record);
-        }
+        self.show(record);
         self.steps.push(step_of(record));
         fold(&mut self.told, record);
+    }
+
+    /// Takes in what the record shows of the arguments. An answer to the server is no argument of the tool.
+    fn show(&mut self, record: &Arc<Record>) {
+        if record.class == OutcomeClass::Input || record.args == self.shown.args {
+            return;
+        }
+        if agreement(&self.shown.args, &record.args) == Agreement::Contradicts {
+            gather(&mut self.changed, &differing(&self.shown.args, &record.args));
+            self.shown = Arc::clone(record);
+        } else if record.args.view > self.shown.args.view {
+            self.shown = Arc::clone(record);
+        }
     }
 
     pub(super) fn shares_trace(&self, other: &Self) -> bool {

@@ -3,6 +3,7 @@
 mod absent;
 mod again;
 mod alerts;
+mod clocks;
 mod own;
 mod rules;
 
@@ -19,7 +20,7 @@ use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
 use crate::absence::Absence;
 use crate::catalogue::Catalogue;
-use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
+use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope, StaleDay};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::fault::{self, Point};
@@ -111,6 +112,12 @@ pub(crate) struct Pipeline {
     batch_lines_max: usize,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
+    /// Days to be joined anew, by clocks that are better known now.
+    stale_clocks: Vec<StaleDay>,
+    /// How often the newest day may be joined anew, while its measure still moves.
+    rejoin_every_micros: i64,
+    /// When the newest day was last joined anew.
+    rejoined_at: Option<Micros>,
 }
 
 /// What one batch did.
@@ -202,6 +209,9 @@ impl Pipeline {
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
             empty_rounds: 0,
+            stale_clocks: clocks::stale_in(&store)?,
+            rejoined_at: None,
+            rejoin_every_micros: clocks::newest_every_micros(setup.is_single_pass),
             store,
             set_aside: None,
             tried: None,
@@ -302,6 +312,9 @@ impl Pipeline {
                 return Ok(Some(Step { seq: self.store.seq(), ..Step::default() }));
             }
             self.empty_rounds = 0;
+            if let Some(step) = self.rejoin(true, now)? {
+                return Ok(Some(step));
+            }
             if let Some(alerts) = self.judge(now)? {
                 return Ok(Some(Step { alerts, seq: self.store.seq(), ..Step::default() }));
             }
@@ -312,6 +325,7 @@ impl Pipeline {
             return Ok(None);
         }
         self.empty_rounds = 0;
+        self.rejoin(false, now)?;
         let tried = Tried::of(&cut);
         let is_refused = care.refuses(&tried);
         self.tried = Some(tried);
@@ -330,6 +344,7 @@ impl Pipeline {
     fn store_cut(&mut self, cut: &mut Cut, now: Micros) -> Result<Step, StoreError> {
         let outcome = {
             let loaded = self.load(&cut.records)?;
+            self.know_clocks(&cut.records)?;
             self.correlator.apply(&cut.records, loaded)
         };
         let mut calls = outcome.changes;
@@ -337,7 +352,13 @@ impl Pipeline {
         self.put_notices(cut, &mut calls)?;
         let changes = self.detect(&calls)?;
         fault::at(Point::InStep)?;
-        let mut batch = Batch { calls, merged: outcome.merged, ..Batch::default() };
+        let mut batch = Batch {
+            calls,
+            merged: outcome.merged,
+            clock_samples: outcome.clock_samples,
+            clock_uses: outcome.clock_uses,
+            ..Batch::default()
+        };
         self.put_tools(&mut batch);
         let mut step = Step {
             records: cut.records.len() as u64,

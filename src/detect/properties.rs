@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Text, Tri};
+use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Tri};
 
 use super::engine::{Engine, evaluate};
 use super::field::LabelsOf;

@@ -2,6 +2,7 @@
 
 mod alert;
 mod call;
+mod clock;
 mod fact;
 mod ids;
 mod ingest;
@@ -20,6 +21,7 @@ pub use call::{
     CANDIDATES_MAX, Call, CallChange, Certainty, Discrepancy, EventKind, JoinedBy, OrderKey, Ran,
     Sighting, Step,
 };
+pub use clock::{ClockSample, ClockUse};
 pub use fact::{FirstSeen, JournalMark};
 pub use ids::{AlertId, CallId, IdHasher, RecordId, SessionId};
 pub use ingest::{EventLine, IngestCode, IngestEvent, event_words};

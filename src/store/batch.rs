@@ -7,13 +7,13 @@ use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
-    Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, first_seen,
-    position, record_row, restore, tool_row,
+    Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, clock_log,
+    first_seen, position, record_row, restore, tool_row,
 };
 use crate::fault::{self, Point};
 use crate::model::{
-    Alert, AlertId, CallChange, CallId, EvidenceView, FirstSeen, Micros, OutboxItem, PairFact,
-    Record, Reject,
+    Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, EvidenceView, FirstSeen, Micros,
+    OutboxItem, PairFact, Record, Reject,
 };
 
 /// Everything that one batch of lines led to.
@@ -34,6 +34,9 @@ pub struct Batch {
     pub outbox: Vec<OutboxItem>,
     /// Values of first-seen rules that these lines show for the first time, or no longer show.
     pub first_seen: Vec<FirstSeen>,
+    /// What joins show of the streams' clocks.
+    pub clock_samples: Vec<ClockSample>,
+    pub clock_uses: Vec<ClockUse>,
     /// Pairs of logs that began at another time than was known, or are none.
     pub pairs: Vec<PairFact>,
     /// Up to where absence is judged, where that is further than was stored.
@@ -112,6 +115,12 @@ pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<
     write_outbox(connection, &batch.outbox)?;
     append_each(connection, "first_seen_log", &batch.first_seen, |appender, fact| {
         first_seen::append(appender, seq, fact, false)
+    })?;
+    append_each(connection, "clock_log", &batch.clock_samples, |appender, sample| {
+        clock_log::append_sample(appender, seq, sample)
+    })?;
+    append_each(connection, "clock_use_log", &batch.clock_uses, |appender, used| {
+        clock_log::append_use(appender, seq, used)
     })?;
     append_each(connection, "pair_log", &batch.pairs, |appender, fact| {
         absence::append_pair(appender, seq, fact)
@@ -326,6 +335,13 @@ const TIDY: &str = "
         using (select rule, others, field, value, max(seq) as seq from first_seen_log group by all) newest
         where newest.rule = f.rule and newest.others = f.others and newest.field = f.field
           and newest.value = f.value and f.seq < newest.seq;
+    create or replace temp table clock_many as
+        select max(seq) as seq, slot, upper, lower, bin_ms, sum(samples)::bigint as samples
+        from clock_log group by slot, upper, lower, bin_ms having count(*) > 4;
+    delete from clock_log c using clock_many m
+        where m.slot = c.slot and m.upper = c.upper and m.lower = c.lower and m.bin_ms = c.bin_ms;
+    insert into clock_log from clock_many where samples <> 0;
+    drop table clock_many;
     delete from absence_log a where a.seq < (select max(seq) from absence_log);
     delete from pair_log p
         using (select lower_stream, upper_stream, principal, client, max(seq) as seq from pair_log group by all) newest

@@ -11,6 +11,7 @@ mod call_list;
 mod call_row;
 mod candidates;
 mod cause;
+mod clock_log;
 mod clocks;
 mod decisions;
 mod desk;

@@ -29,6 +29,10 @@ pub(super) const fn small(value: u32) -> Sql<'static> {
     Sql::Borrowed(ValueRef::UInt(value))
 }
 
+pub(super) fn integer(value: Option<i64>) -> Sql<'static> {
+    Sql::Borrowed(value.map_or(ValueRef::Null, ValueRef::BigInt))
+}
+
 pub(super) const fn truth(value: bool) -> Sql<'static> {
     Sql::Borrowed(ValueRef::Boolean(value))
 }
