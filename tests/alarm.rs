@@ -52,7 +52,7 @@ fn history_is_not_mailed_but_what_came_while_the_daemon_was_down_is() {
     let file = logs.join("tickets/audit.jsonl");
     fs::write(&file, ATTACK).unwrap();
     let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
-    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from alerts where level = 'critical'", 1);
     daemon.kill();
 
     let later = ATTACK.replace("2026-11-20", "2026-11-21");
@@ -60,7 +60,7 @@ fn history_is_not_mailed_but_what_came_while_the_daemon_was_down_is() {
     log.write_all(later.as_bytes()).unwrap();
     let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
     daemon.await_count("select count(*) from delivery_log where outcome = 'sent'", 1);
-    daemon.await_count("select count(*) from alerts", 2);
+    daemon.await_count("select count(*) from alerts where level = 'critical'", 2);
     let mails = server.mails();
     assert_eq!(mails.len(), 1);
     assert!(mails[0].contains("2026-11-21"), "{}", mails[0]);
@@ -76,7 +76,7 @@ fn an_attack_that_goes_on_after_the_installation_is_mailed() {
     let file = logs.join("tickets/audit.jsonl");
     fs::write(&file, ATTACK).unwrap();
     let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
-    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from alerts where level = 'critical'", 1);
     daemon.await_count("select count(*) from meta where name = 'history_read_at'", 1);
     assert!(server.mails().is_empty());
 
@@ -86,7 +86,7 @@ fn an_attack_that_goes_on_after_the_installation_is_mailed() {
     let mut log = fs::OpenOptions::new().append(true).open(&file).unwrap();
     log.write_all(format!("{again}\n").as_bytes()).unwrap();
     daemon.await_count("select count(*) from delivery_log where outcome = 'sent'", 1);
-    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from alerts where level = 'critical'", 1);
     assert_eq!(server.mails().len(), 1);
 }
 
@@ -116,7 +116,7 @@ fn a_mail_under_way_when_the_daemon_is_stopped_is_not_sent_again() {
     let output = calltrail(home.path()).args(["query", "--output", "json", sql]).output().unwrap();
     assert_eq!(json_lines(&output), [serde_json::json!({ "outcome": "sent" })]);
     let daemon = Daemon::start_with(home.path(), &logs, &["--config", config.to_str().unwrap()]);
-    daemon.await_count("select count(*) from alerts", 1);
+    daemon.await_count("select count(*) from alerts where level = 'critical'", 1);
     assert!(daemon.stop().success());
     assert_eq!(server.mails().len(), 1, "the mail comes once");
 }
@@ -142,7 +142,7 @@ pub(crate) fn write_config(home: &Path, port: u16, server: &RealSmtp) -> PathBuf
     fs::write(home.join("ca.pem"), &server.root_pem).unwrap();
     let config = home.join("calltrail.toml");
     let text = format!(
-        "[mail]\nfrom = \"calltrail@example.com\"\nto = [\"oncall@example.com\"]\n\n\
+        "[mail]\nfrom = \"calltrail@example.com\"\nto = [\"oncall@example.com\"]\nlevel_min = \"critical\"\n\n\
          [mail.smtp]\nhost = \"localhost\"\nport = {port}\nsecurity = \"starttls\"\n\
          username = \"{USERNAME}\"\npassword_file = \"password\"\nca_file = \"ca.pem\"\n\n\
          [web]\nbase_url = \"http://127.0.0.1:7700\"\n"

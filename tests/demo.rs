@@ -37,6 +37,7 @@ fn the_demo_raises_its_alerts_and_leaves_nothing_behind() {
         "denials-then-success",
         "first-cross-tenant",
         "policy-bypass",
+        "trifecta-session",
         "trifecta-signature",
     ];
     await_that("the story's alerts", || rules() == told);

@@ -25,7 +25,7 @@ fn a_line_longer_than_a_read_hides_nothing() {
     let logs = tempfile::tempdir().unwrap();
     fs::write(logs.path().join("a.jsonl"), long_line(3_000_000) + ATTACK).unwrap();
     let (code, alerts) = scan(logs.path());
-    assert_eq!((code, rules(&alerts)), (0, vec!["trifecta-signature"]));
+    assert_eq!((code, rules(&alerts)), (0, vec!["trifecta-session", "trifecta-signature"]));
 }
 
 #[test]
@@ -33,7 +33,10 @@ fn a_line_beyond_the_limit_is_a_reject_and_hides_nothing() {
     let logs = tempfile::tempdir().unwrap();
     fs::write(logs.path().join("a.jsonl"), long_line(17 << 20) + ATTACK).unwrap();
     let (code, alerts) = scan(logs.path());
-    assert_eq!((code, rules(&alerts)), (2, vec!["log-tampering", "trifecta-signature"]));
+    assert_eq!(
+        (code, rules(&alerts)),
+        (2, vec!["log-tampering", "trifecta-session", "trifecta-signature"])
+    );
 }
 
 #[test]
@@ -68,5 +71,8 @@ fn zeros_before_the_first_line_hide_nothing() {
     bytes.extend_from_slice(ATTACK.as_bytes());
     fs::write(logs.path().join("a.jsonl"), bytes).unwrap();
     let (code, alerts) = scan(logs.path());
-    assert_eq!((code, rules(&alerts)), (0, vec!["log-tampering", "trifecta-signature"]));
+    assert_eq!(
+        (code, rules(&alerts)),
+        (0, vec!["log-tampering", "trifecta-session", "trifecta-signature"])
+    );
 }

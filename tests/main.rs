@@ -31,6 +31,8 @@ mod paths;
 mod ranges;
 /// The database made again.
 mod rebuild;
+/// Rules listed, explained, tried on the past, changed while the daemon runs.
+mod rules;
 /// Small logs with the alerts they must raise, in every order.
 mod samples;
 /// One session over logs, rotations and restarts.

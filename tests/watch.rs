@@ -115,5 +115,7 @@ fn a_decision_outlives_a_kill() {
     assert!(done.status.success());
     daemon.kill();
     let daemon = Daemon::start(home.path(), &logs);
-    assert_eq!(daemon.alerts()[0]["status"], "acknowledged");
+    let alerts = daemon.alerts();
+    let alert = alerts.iter().find(|alert| alert["alert_id"] == *id).unwrap();
+    assert_eq!(alert["status"], "acknowledged");
 }

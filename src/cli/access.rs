@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
@@ -13,13 +13,37 @@ use crate::daemon::control::{Ask, Tell, socket_path, tell};
 use crate::daemon::{decide, journal_path, now, open_journal};
 use crate::store::{Decision, OpenOptions, Restored, Store};
 
+/// A database that is asked more than once: through the daemon, or held open meanwhile.
+pub(super) enum Access {
+    Daemon(PathBuf),
+    Store(Box<Store>),
+}
+
+impl Access {
+    pub(super) fn open(config: &Config) -> Result<Self, Failure> {
+        let path = &config.store.db;
+        let socket = socket_path(path);
+        if UnixStream::connect(&socket).is_ok() {
+            return Ok(Self::Daemon(socket));
+        }
+        let options = OpenOptions { create: false, ..setup::open_options(config, path) };
+        Ok(Self::Store(Box::new(Store::open(&options)?)))
+    }
+
+    pub(super) fn ask(&mut self, ask: Ask) -> Result<Tell, Failure> {
+        match self {
+            Self::Daemon(socket) => {
+                let stream = UnixStream::connect(socket).context("the daemon has gone")?;
+                Ok(converse(stream, &ask).context("talking to the running daemon")?)
+            }
+            Self::Store(store) => answer(store, ask),
+        }
+    }
+}
+
 /// Asks the daemon that has the database open; where none runs, opens the database and answers from it.
 pub(super) fn ask(config: &Config, ask: Ask) -> Result<Tell, Failure> {
-    let path = &config.store.db;
-    match UnixStream::connect(socket_path(path)) {
-        Ok(stream) => Ok(converse(stream, &ask).context("talking to the running daemon")?),
-        Err(_) => answer(config, path, ask),
-    }
+    Access::open(config)?.ask(ask)
 }
 
 fn converse(mut stream: UnixStream, ask: &Ask) -> anyhow::Result<Tell> {
@@ -30,9 +54,7 @@ fn converse(mut stream: UnixStream, ask: &Ask) -> anyhow::Result<Tell> {
     Ok(serde_json::from_str(&line)?)
 }
 
-fn answer(config: &Config, path: &Path, ask: Ask) -> Result<Tell, Failure> {
-    let options = OpenOptions { create: false, ..setup::open_options(config, path) };
-    let mut store = Store::open(&options)?;
+fn answer(store: &mut Store, ask: Ask) -> Result<Tell, Failure> {
     let Ask::Decide { id, who, state, close_reason, note } = ask else {
         return Ok(tell(&store.reader(), ask));
     };
@@ -40,8 +62,8 @@ fn answer(config: &Config, path: &Path, ask: Ask) -> Result<Tell, Failure> {
     if !store.knows_alert(id)? {
         return Ok(Tell::Unknown { id });
     }
-    let (mut journal, _) =
-        open_journal(&journal_path(path), &mut store, Restored::default(), decision.at)?;
-    decide(Some(&mut journal), &mut store, &decision)?;
+    let path = journal_path(store.path());
+    let (mut journal, _) = open_journal(&path, store, Restored::default(), decision.at)?;
+    decide(Some(&mut journal), store, &decision)?;
     Ok(Tell::Done)
 }

@@ -21,7 +21,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     }
     let config = super::load(&common.overrides())?;
     // What the configuration names has to be good as well.
-    setup::rules(&config)?;
+    setup::rulebook(&config)?;
     setup::catalogue(&config)?;
     let mut err = std::io::stderr().lock();
     match &config.file {

@@ -30,7 +30,8 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
         )));
     }
     setup::check_roots(&dirs)?;
-    let setup = setup::pipeline(&config, dirs, &config.store.db)?;
+    let rules = setup::rulebook(&config)?.rules;
+    let setup = setup::pipeline(&config, dirs, &config.store.db, &rules)?;
     let bar = progress::bar(common.quiet);
     let rebuilt = rebuild(&setup, &mut |progress| progress::update(&bar, progress))?;
     bar.finish_and_clear();

@@ -1,4 +1,8 @@
-//! `calltrail rules`: checking, testing and listing rule files.
+//! `calltrail rules`: checking, testing, listing and trying rules.
+
+mod explain;
+mod list;
+mod replay;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,7 +16,8 @@ use super::failure::Failure;
 use super::output::Format;
 use super::words::count_of;
 use super::{Common, setup};
-use crate::detect::{RuleProblem, RuleSet, TestResult, run_tests, shipped};
+use crate::daemon::{RuleFolder, RulesError};
+use crate::detect::{RuleProblem, RuleSet, TestResult, merge, run_tests, shipped};
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Command {
@@ -26,8 +31,19 @@ pub(super) enum Command {
         /// A folder of rule files; without it, the rules that a scan would use
         folder: Option<PathBuf>,
     },
-    /// List the rules in use
+    /// List the rules: what each looks for, where it comes from, and what is changed of it
     List,
+    /// Say what the rules make of a call, and why they do not fire
+    ///
+    /// Of every rule: whether the call fits, which stage it fills, each question with the call's values, the group, the
+    /// alert that it is part of, or what was missing. The call is named by its id, by its page's address, or by a line
+    /// of a log.
+    Explain(explain::Args),
+    /// Say what rules would have found in what is stored
+    ///
+    /// All stored calls are gone through once more, in the order of their times, and nothing is written. Works beside
+    /// the running daemon.
+    Replay(replay::Args),
 }
 
 pub(super) fn run(
@@ -38,33 +54,50 @@ pub(super) fn run(
     match command {
         Command::Check { folder } => check(folder.as_ref(), common, out),
         Command::Test { folder } => test(folder.as_ref(), common, out),
-        Command::List => list(common, out),
+        Command::List => list::run(common, out),
+        Command::Explain(args) => explain::run(args, common, out),
+        Command::Replay(args) => replay::run(args, common, out),
     }
 }
 
 fn check(
-    folder: Option<&PathBuf>,
+    named: Option<&PathBuf>,
     common: &Common,
     out: &mut impl Write,
 ) -> Result<ExitCode, Failure> {
-    let files = files(folder, common)?;
-    let texts: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let problems = match RuleSet::compile(&texts) {
-        Ok(rules) => rules.lacking_cases(),
-        Err(problems) => problems,
-    };
+    let files = folder(named, common)?;
+    let problems = problems(&files);
     for problem in &problems {
         print_problem(out, common.output, problem)?;
     }
     if problems.is_empty() {
         if common.output == Format::Human {
-            let verb = if files.len() == 1 { "is" } else { "are" };
-            writeln!(out, "{} {verb} good.", count_of(&files, "rule file"))?;
+            let verb = if files.files.len() == 1 { "is" } else { "are" };
+            writeln!(out, "{} {verb} good.", count_of(&files.files, "rule file"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     out.flush()?;
     Err(Failure::data(anyhow!("{} in rule files", count_of(&problems, "problem"))))
+}
+
+/// Everything wrong with the files of a folder, its overrides among them.
+fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
+    let texts = files.texts();
+    let mut problems = match RuleSet::compile(&texts) {
+        Ok(rules) => rules.lacking_cases(),
+        Err(problems) => problems,
+    };
+    match files.overrides() {
+        Err(found) => problems.extend(found),
+        // They may be about built-in rules as well.
+        Ok(overrides) => {
+            if let Ok(mut rules) = RuleSet::compile(&merge(&shipped(), &texts)) {
+                problems.extend(rules.tune(&overrides, &[]));
+            }
+        }
+    }
+    problems
 }
 
 fn print_problem(
@@ -77,22 +110,21 @@ fn print_problem(
         Format::Json => writeln!(
             out,
             "{}",
-            json!({ "file": problem.file, "line": problem.line, "message": problem.message })
+            json!({ "file": problem.file, "line": problem.line, "column": problem.column,
+                    "message": problem.message })
         ),
     }
 }
 
 fn test(
-    folder: Option<&PathBuf>,
+    named: Option<&PathBuf>,
     common: &Common,
     out: &mut impl Write,
 ) -> Result<ExitCode, Failure> {
-    let files = files(folder, common)?;
-    let texts: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let rules = RuleSet::compile(&texts).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Failure::data(anyhow!("rules cannot be used:\n{}", problems.join("\n")))
-    })?;
+    let files = folder(named, common)?;
+    // Cases are about the rules as they are written, whatever the overrides say.
+    let rules = RuleSet::compile(&files.texts())
+        .map_err(|problems| setup::refused(RulesError::Problems(problems)))?;
     let rules = Arc::new(rules);
     let results = run_tests(&rules);
     let failed = results.iter().filter(|result| result.failure.is_some()).count();
@@ -129,51 +161,31 @@ fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std
     Ok(())
 }
 
-fn list(common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let config = common.config()?;
-    let own = setup::own_rules(config.rules.folder.as_deref())?;
-    let shipped = shipped();
-    for rule in setup::rules(&config)?.rules() {
-        let is_rule = |name: &str| name.strip_suffix(".yml") == Some(&*rule.name);
-        let is_own = own.iter().any(|(name, _)| is_rule(name));
-        let replaces = is_own && shipped.iter().any(|(name, _)| is_rule(name));
-        match common.output {
-            Format::Human => {
-                let origin = match (is_own, replaces) {
-                    (false, _) => "shipped",
-                    (true, false) => "own",
-                    (true, true) => "own, replaces the shipped one",
-                };
-                let level = rule.level.as_str();
-                writeln!(out, "{level:<13} {:<24} {} ({origin})", rule.name, rule.title)?;
-            }
-            Format::Json => writeln!(
-                out,
-                "{}",
-                json!({ "rule": rule.name, "title": rule.title, "level": rule.level,
-                        "id": rule.id, "tags": rule.tags, "group_by": rule.group_by().collect::<Vec<_>>(),
-                        "why": rule.why, "origin": if is_own { "own" } else { "shipped" } })
-            )?,
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// The files of a folder, or those in use.
-fn files(folder: Option<&PathBuf>, common: &Common) -> Result<Vec<(String, String)>, Failure> {
+fn folder(folder: Option<&PathBuf>, common: &Common) -> Result<RuleFolder, Failure> {
     if let Some(folder) = folder {
-        let files = setup::own_rules(Some(folder))?;
-        if files.is_empty() {
+        let found = RuleFolder::read(folder).map_err(setup::refused)?;
+        if found.files.is_empty() && found.overrides.is_none() {
             return Err(Failure::no_input(anyhow!(
                 "no rule files are in {}: they are named *.yml or *.yaml",
                 folder.display()
             )));
         }
-        return Ok(files);
+        return Ok(found);
     }
-    let config = common.config()?;
-    let own = setup::own_rules(config.rules.folder.as_deref())?;
-    let own: Vec<(&str, &str)> = own.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let all = crate::detect::merge(&shipped(), &own);
-    Ok(all.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect())
+    let own = common.config()?.rules.folder;
+    let mut found = own
+        .as_deref()
+        .map(RuleFolder::read)
+        .transpose()
+        .map_err(setup::refused)?
+        .unwrap_or_default();
+    let missing =
+        shipped().into_iter().filter(|(name, _)| !found.files.iter().any(|(own, ..)| own == name));
+    let missing: Vec<_> = missing
+        .map(|(name, text)| (name.to_owned(), text.to_owned(), PathBuf::from(name)))
+        .collect();
+    found.files.extend(missing);
+    found.files.sort();
+    Ok(found)
 }

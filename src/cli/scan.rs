@@ -39,7 +39,8 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     // A pass keeps nothing unless a database is named.
     let temporary = tempfile::Builder::new().prefix("calltrail-").tempdir()?;
     let path = common.db.clone().unwrap_or_else(|| temporary.path().join("scan.duckdb"));
-    let mut pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path)?;
+    let rules = setup::rulebook(&config)?.rules;
+    let mut pipeline_setup = setup::pipeline(&config, args.dirs.clone(), &path, &rules)?;
     pipeline_setup.is_single_pass = true;
     if common.db.is_none() {
         pipeline_setup.journal = None;

@@ -9,8 +9,8 @@ use rustix::process::{Resource, getrlimit};
 use super::failure::Failure;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::daemon::{Setup, journal_path, now};
-use crate::detect::{RuleSet, merge, shipped};
+use crate::daemon::{RuleSource, Rulebook, RulesError, Setup, journal_path, now};
+use crate::detect::RuleSet;
 use crate::model::Micros;
 use crate::store::OpenOptions;
 pub(super) use crate::store::beside;
@@ -20,6 +20,7 @@ pub(super) fn pipeline(
     config: &Config,
     roots: Vec<PathBuf>,
     database: &Path,
+    rules: &Arc<RuleSet>,
 ) -> Result<Setup, Failure> {
     let mut tail = TailConfig::new(roots);
     tail.line_bytes_max = config.tail.line_bytes_max;
@@ -27,7 +28,7 @@ pub(super) fn pipeline(
     Ok(Setup {
         store: open_options(config, database),
         tail,
-        rules: Arc::new(rules(config)?),
+        rules: Arc::clone(rules),
         catalogue: Arc::new(catalogue(config)?),
         clocks: config.clocks.clone(),
         outcome_words: config.outcomes.clone(),
@@ -78,47 +79,23 @@ pub(super) fn check_roots(roots: &[PathBuf]) -> Result<(), Failure> {
     )))
 }
 
-/// The shipped rules with the user's laid over them, less those that are switched off.
-pub(super) fn rules(config: &Config) -> Result<RuleSet, Failure> {
-    let own = own_rules(config.rules.folder.as_deref())?;
-    let own: Vec<(&str, &str)> = own.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let mut files = merge(&shipped(), &own);
-    let is_known = |disabled: &&String| {
-        files.iter().any(|(name, _)| name.strip_suffix(".yml") == Some(disabled))
-    };
-    if let Some(unknown) = config.rules.disabled.iter().find(|disabled| !is_known(disabled)) {
-        return Err(Failure::config(anyhow!(
-            "rules.disabled names {unknown}, and there is no such rule; `calltrail rules list` names them"
-        )));
-    }
-    files.retain(|(name, _)| {
-        !config.rules.disabled.iter().any(|disabled| name.strip_suffix(".yml") == Some(disabled))
-    });
-    RuleSet::compile(&files).map_err(|problems| {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        Failure::data(anyhow!("rules cannot be used:\n{}", problems.join("\n")))
-    })
+/// The rules in force, and where each comes from.
+pub(super) fn rulebook(config: &Config) -> Result<Rulebook, Failure> {
+    rule_source(config).load().map_err(refused)
 }
 
-/// The rule files of a folder as (name, text), by name.
-pub(super) fn own_rules(folder: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
-    let Some(folder) = folder else { return Ok(Vec::new()) };
-    let fail = |error: std::io::Error| {
-        Failure::no_input(anyhow!("the rules folder {}: {error}", folder.display()))
-    };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(fail)? {
-        let path = entry.map_err(fail)?.path();
-        let is_named =
-            path.extension().is_some_and(|extension| extension == "yml" || extension == "yaml");
-        // Whatever is no file, such as a pipe, could be waited for without end.
-        if is_named && std::fs::metadata(&path).map_err(fail)?.is_file() {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned() + ".yml";
-            files.push((name, std::fs::read_to_string(&path).map_err(fail)?));
-        }
+/// Where the rules come from.
+pub(super) fn rule_source(config: &Config) -> RuleSource {
+    RuleSource { folder: config.rules.folder.clone(), disabled: config.rules.disabled.clone() }
+}
+
+/// Rules that cannot be used.
+pub(super) fn refused(error: RulesError) -> Failure {
+    match &error {
+        RulesError::Folder { .. } => Failure::no_input(error),
+        RulesError::Unknown { .. } => Failure::config(error),
+        RulesError::Problems(_) => Failure::data(error),
     }
-    files.sort();
-    Ok(files)
 }
 
 pub(super) fn catalogue(config: &Config) -> Result<Catalogue, Failure> {

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::words::count_of;
 use super::{Common, progress, setup};
 use crate::config::{Config, Overrides};
-use crate::daemon::{OnBackfill, WatchSetup, watch};
+use crate::daemon::{Keeper, OnBackfill, WatchSetup, watch};
 use crate::untrusted::display_untrusted;
 
 #[derive(clap::Args, Debug)]
@@ -61,8 +61,10 @@ pub(super) fn prepare(
     if let Some(folder) = database.parent() {
         crate::store::make_private_folder(folder)?;
     }
+    let rules = Keeper::start(setup::rule_source(config)).map_err(setup::refused)?;
     Ok(WatchSetup {
-        pipeline: setup::pipeline(config, dirs, database)?,
+        pipeline: setup::pipeline(config, dirs, database, &rules.book().rules)?,
+        rules,
         listener,
         allowed_hosts: config.web.allowed_hosts.clone(),
         token: super::token::load(&setup::beside(database, ".token"))?,

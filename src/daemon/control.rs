@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::now;
 use super::doctor::{Examination, examine};
-use crate::model::{AlertId, AlertState, AlertView, CloseReason, DecisionView};
-use crate::store::{AlertFilter, Answer, Decision, Desk, DeskError, Reader};
+use crate::model::{AlertId, AlertState, AlertView, Call, CallId, CloseReason, DecisionView};
+use crate::store::{AlertFilter, Answer, CallPage, Decision, Desk, DeskError, Found, Reader};
 
 /// The longest question.
 const ASK_BYTES_MAX: u64 = 1 << 20;
@@ -47,6 +47,19 @@ pub enum Ask {
     },
     /// Whether the database accounts for everything.
     Examine,
+    /// One call as it now stands, under any of its ids.
+    Call {
+        id: CallId,
+    },
+    /// Calls in the order in which rules see them.
+    Calls {
+        page: CallPage,
+    },
+    /// What became of a line: a file by the names that it may have, and the line's first byte.
+    Line {
+        paths: Vec<String>,
+        offset: u64,
+    },
 }
 
 /// What the daemon answers.
@@ -73,6 +86,15 @@ pub enum Tell {
     },
     Examination {
         examination: Examination,
+    },
+    Call {
+        call: Option<Box<Call>>,
+    },
+    Calls {
+        calls: Vec<Call>,
+    },
+    Line {
+        found: Found,
     },
     Failed {
         message: String,
@@ -162,6 +184,11 @@ pub(crate) fn tell(reader: &Reader, ask: Ask) -> Tell {
             reader.query(&sql, rows_max, seconds_max).map(|answer| Tell::Answer { answer })
         }
         Ask::Examine => examine(reader).map(|examination| Tell::Examination { examination }),
+        Ask::Call { id } => reader.call(id).map(|call| Tell::Call { call: call.map(Box::new) }),
+        Ask::Calls { page } => reader.call_page(&page).map(|calls| Tell::Calls { calls }),
+        Ask::Line { paths, offset } => {
+            reader.found_at(&paths, offset).map(|found| Tell::Line { found })
+        }
         Ask::Decide { .. } => Ok(Tell::Failed { message: "decisions go to the desk".to_owned() }),
     };
     told.unwrap_or_else(|error| Tell::Failed { message: error.to_string() })

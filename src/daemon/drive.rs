@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::care::{Care, Fault, Tried};
 use super::clock::now;
 use super::pipeline::{Pipeline, Setup, Step};
+use super::rules::Keeper;
 use crate::model::Micros;
 use crate::store::{Cause, Decision, DeskError, OpenOptions, Reader, Request, Store, StoreError};
 use crate::tail::Wake;
@@ -46,6 +47,8 @@ pub(super) struct Driver {
     /// The readers handed out: after a fault they are given new connections.
     pub(super) reader: Reader,
     pub(super) trouble: Trouble,
+    /// The files that the rules come from.
+    pub(super) rules: Keeper,
 }
 
 /// What is remembered of the database's faults.
@@ -324,6 +327,7 @@ impl Driver {
         let total = pipeline.unread_bytes();
         let mut done = 0;
         while self.has_room(pipeline)? {
+            self.heed_rules(pipeline)?;
             let care = &self.trouble.care;
             // The pipeline is dropped after a panic, and the half of a batch with it.
             let step = catch_unwind(AssertUnwindSafe(|| pipeline.careful_step(now(), care)));
@@ -337,6 +341,7 @@ impl Driver {
             self.is_well();
             done += step.bytes;
             self.publish(step, done, total);
+            self.tell_rule_costs(pipeline);
             while let Ok(request) = self.desk.try_recv() {
                 self.answer(pipeline, request)?;
             }
@@ -514,6 +519,7 @@ pub(super) mod tests {
             shutdown: CancellationToken::new(),
             reader: pipeline.reader(),
             trouble: Trouble::default(),
+            rules: Keeper::idle(),
         };
         (driver, pipeline, shown)
     }

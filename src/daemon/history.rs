@@ -20,13 +20,15 @@ pub(super) fn histories(
     rules: &RuleSet,
     needs: Vec<HistoryNeed>,
 ) -> Result<Vec<History>, StoreError> {
-    let mut by_rule: FxHashMap<usize, Vec<HistoryNeed>> = FxHashMap::default();
+    // Of one statement, all groups have the same fields; a rule with aliases has several.
+    let mut by_rule: FxHashMap<(usize, Vec<Text>), Vec<HistoryNeed>> = FxHashMap::default();
     for need in needs {
-        by_rule.entry(need.rule).or_default().push(need);
+        let fields = need.group.iter().map(|(field, _)| Text::clone(field)).collect();
+        by_rule.entry((need.rule, fields)).or_default().push(need);
     }
     let mut shared: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
     let mut answers = Vec::new();
-    for (rule, needs) in by_rule {
+    for ((rule, _), needs) in by_rule {
         let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
         answers.extend(of_rule(store, name, needs, &mut shared)?);
     }
@@ -50,7 +52,7 @@ fn of_rule(
     let mut answers: Vec<(History, Option<Micros>)> = needs
         .into_iter()
         .map(|need| {
-            let known = alerts.get(&need.group).map_or(&[][..], Vec::as_slice);
+            let known = alerts.get(&need.alert_group).map_or(&[][..], Vec::as_slice);
             let known: Vec<KnownAlert> = known
                 .iter()
                 .filter(|alert| since(&need).is_none_or(|since| alert.last_seen >= Some(since)))
@@ -68,7 +70,11 @@ fn of_rule(
     let wanted: Vec<WantedGroup<'_>> = answers
         .iter()
         .filter(|(answer, _)| !answer.need.only_remembered)
-        .map(|(answer, from)| WantedGroup { group: &answer.need.group, from: *from })
+        .map(|(answer, from)| WantedGroup {
+            group: &answer.need.group,
+            from: *from,
+            until: answer.need.until(&answer.alerts),
+        })
         .collect();
     let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
     let fields: Vec<Text> = answers.first().map_or_else(Vec::new, |(answer, _)| {

@@ -5,6 +5,7 @@ mod again;
 mod alerts;
 mod clocks;
 mod own;
+mod rules;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,8 +26,8 @@ use crate::dialects::Parser;
 use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    AlertChange, AlertId, Call, CallChange, EventKind, Labels, Micros, OutcomeClass, PathPattern,
-    Record, RecordKind, Text,
+    AlertChange, AlertId, CallChange, EventKind, Micros, OutcomeClass, PathPattern, Record,
+    RecordKind, Text,
 };
 use crate::notify::MailConfig;
 use crate::store::{
@@ -166,14 +167,7 @@ impl Pipeline {
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone())
             .with_paths(setup.path_patterns.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
-        let catalogue = Arc::clone(&setup.catalogue);
-        let labels =
-            move |call: &Call| -> Labels { catalogue.labels(call.server.as_deref(), &call.tool) };
-        let mut engine = Engine::new(Arc::clone(&setup.rules), Arc::new(labels));
-        engine.cold(store.newest_call_at()?);
-        if store.remembers_first_seen()? {
-            engine.remember();
-        }
+        let engine = rules::engine(&store, &setup.rules, &setup.catalogue)?;
         Ok(Self {
             reader: store.reader(),
             intake: Intake::new(

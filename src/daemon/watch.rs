@@ -13,6 +13,7 @@ use super::clock::now;
 use super::control;
 use super::drive::{Driver, Trouble};
 use super::pipeline::{Pipeline, Setup};
+use super::rules::Keeper;
 use crate::notify::Mailer;
 use crate::store::{Desk, Reader};
 use crate::web::{self, Health, WebConfig};
@@ -31,6 +32,7 @@ pub(crate) struct WatchSetup {
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) token: String,
     pub(crate) scan_every: Duration,
+    pub(crate) rules: Keeper,
     /// Told (bytes done, bytes in all) while a backlog is read, and none once it is.
     pub(crate) on_backfill: OnBackfill,
 }
@@ -65,6 +67,7 @@ pub(crate) async fn watch(
         labels: Arc::new(move |server, tool| catalogue.labels(server, tool)),
         health,
         news,
+        rules: setup.rules.shown(),
         clock: now,
     };
     let web_shutdown = shutdown.clone();
@@ -86,6 +89,7 @@ pub(crate) async fn watch(
         shutdown: shutdown.clone(),
         reader,
         trouble: Trouble::default(),
+        rules: setup.rules,
     };
     let writer = start_writer(driver, pipeline)?;
     tokio::select! {

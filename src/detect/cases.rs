@@ -8,7 +8,7 @@ use crate::model::{
     Witness,
 };
 
-use super::field::{GroupField, did_you_mean};
+use super::field::did_you_mean;
 use super::problem::Problems;
 use super::yaml::{Entry, Node, Value, entry};
 
@@ -38,7 +38,7 @@ const EVENTS_MAX: u64 = 10_000;
 
 const CASE_KEYS: [&str; 3] = ["name", "events", "fires"];
 
-const EVENT_KEYS: [&str; 28] = [
+const EVENT_KEYS: [&str; 29] = [
     "at",
     "kind",
     "tool",
@@ -57,6 +57,7 @@ const EVENT_KEYS: [&str; 28] = [
     "args",
     "duration_ms",
     "ask_to_answer_ms",
+    "attempts",
     "open_world",
     "sensitive",
     "outbound",
@@ -70,27 +71,23 @@ const EVENT_KEYS: [&str; 28] = [
 ];
 
 /// Reads the cases of a rule; everything wrong goes to `problems`.
-pub(super) fn read(
-    tests: &Node,
-    group_by: &[GroupField],
-    problems: &mut Problems<'_>,
-) -> Vec<Case> {
+pub(super) fn read(tests: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Vec<Case> {
     let Some(nodes) = tests.list() else {
-        problems.push(tests.line, "`tests` is a list of cases");
+        problems.push(tests.mark, "`tests` is a list of cases");
         return Vec::new();
     };
     nodes.iter().filter_map(|node| case(node, group_by, problems)).collect()
 }
 
-fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Option<Case> {
+fn case(node: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Option<Case> {
     let Some(entries) = node.map() else {
-        problems.push(node.line, "a case is a map with `name`, `events` and `fires`");
+        problems.push(node.mark, "a case is a map with `name`, `events` and `fires`");
         return None;
     };
     check_keys(entries, &CASE_KEYS, problems);
     let name = entry(entries, "name").and_then(|found| found.node.text());
     if name.is_none() {
-        problems.push(node.line, "a case has a `name`");
+        problems.push(node.mark, "a case has a `name`");
     }
     let mut events = Vec::new();
     let described = entry(entries, "events").and_then(|found| found.node.list());
@@ -98,10 +95,10 @@ fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Op
         add_events(described, &mut events, problems);
     }
     if events.is_empty() {
-        problems.push(node.line, "a case has a list of `events`");
+        problems.push(node.mark, "a case has a list of `events`");
     }
     let Some(fires) = entry(entries, "fires") else {
-        problems.push(node.line, "a case says what `fires`: false, or a list of alerts");
+        problems.push(node.mark, "a case says what `fires`: false, or a list of alerts");
         return None;
     };
     let fires = match &fires.node.value {
@@ -110,7 +107,7 @@ fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Op
             nodes.iter().filter_map(|node| firing(node, group_by, events.len(), problems)).collect()
         }
         _ => {
-            problems.push(fires.line, "`fires` is false or a list of `{group: .., calls: [..]}`");
+            problems.push(fires.mark, "`fires` is false or a list of `{group: .., calls: [..]}`");
             Vec::new()
         }
     };
@@ -119,7 +116,7 @@ fn case(node: &Node, group_by: &[GroupField], problems: &mut Problems<'_>) -> Op
 
 fn firing(
     node: &Node,
-    group_by: &[GroupField],
+    group_by: &[Text],
     events: usize,
     problems: &mut Problems<'_>,
 ) -> Option<Firing> {
@@ -127,12 +124,12 @@ fn firing(
     check_keys(entries, &["group", "calls"], problems);
     let mut group = Vec::new();
     for part in entry(entries, "group").and_then(|found| found.node.map()).unwrap_or_default() {
-        if !group_by.iter().any(|field| field.as_str() == part.key) {
-            problems.push(part.line, format!("the rule does not group by `{}`", part.key));
+        if !group_by.iter().any(|name| **name == part.key) {
+            problems.push(part.mark, format!("the rule does not group by `{}`", part.key));
         }
         match part.node.text() {
             Some(value) => group.push((part.key.clone(), value.to_owned())),
-            None => problems.push(part.line, "a group's value is a text"),
+            None => problems.push(part.mark, "a group's value is a text"),
         }
     }
     let nodes = entry(entries, "calls").and_then(|found| found.node.list()).unwrap_or_default();
@@ -142,11 +139,11 @@ fn firing(
             calls.extend(range);
         } else {
             let message = "`calls` holds indices of events from 0, or ranges such as 0-19";
-            problems.push(node.line, message);
+            problems.push(node.mark, message);
         }
     }
     if calls.is_empty() {
-        problems.push(node.line, "an alert that fires names its `calls`");
+        problems.push(node.mark, "an alert that fires names its `calls`");
         return None;
     }
     Some(Firing { group, calls })
@@ -165,13 +162,13 @@ fn range(node: &Node) -> Option<std::ops::Range<usize>> {
 fn check_keys(entries: &[Entry], known: &[&str], problems: &mut Problems<'_>) {
     for found in entries.iter().filter(|found| !known.contains(&found.key.as_str())) {
         let hint = did_you_mean(&found.key, known.iter().copied());
-        problems.push(found.line, format!("the key `{}` is not known here{hint}", found.key));
+        problems.push(found.mark, format!("the key `{}` is not known here{hint}", found.key));
     }
 }
 
 fn add_events(node: &Node, out: &mut Vec<(Arc<Call>, Labels)>, problems: &mut Problems<'_>) {
     let Some(entries) = node.map() else {
-        problems.push(node.line, "an event is a map, such as {at: 1.5, tool: get_ticket}");
+        problems.push(node.mark, "an event is a map, such as {at: 1.5, tool: get_ticket}");
         return;
     };
     check_keys(entries, &EVENT_KEYS, problems);
@@ -180,12 +177,12 @@ fn add_events(node: &Node, out: &mut Vec<(Arc<Call>, Labels)>, problems: &mut Pr
     let every = entry(entries, "every").map_or(Some(1.0), |found| found.node.number());
     let Some((times, every)) = times.filter(|times| (1..=EVENTS_MAX).contains(times)).zip(every)
     else {
-        problems.push(node.line, "`repeat` is a whole number and `every` a number of seconds");
+        problems.push(node.mark, "`repeat` is a whole number and `every` a number of seconds");
         return;
     };
     for time in 0..times {
         let event = reader.call(out.len(), every * time as f64);
-        if let Some(event) = problems.take(node.line, event) {
+        if let Some(event) = problems.take(node.mark, event) {
             out.push(event);
         }
     }
@@ -360,6 +357,10 @@ impl Reader<'_> {
                 .find(|by| *by.as_str() == *word)
                 .ok_or_else(|| format!("`joined_by` is never `{word}`"))?,
         };
+        let attempts = self.node("attempts").map_or(Some(1), Node::count);
+        let last_attempt = attempts
+            .and_then(|attempts| u32::try_from(attempts).ok()?.checked_sub(1))
+            .ok_or("`attempts` is a whole number, 1 or more")?;
         let sighting = |(index, witness)| Sighting {
             witness,
             dialect: Dialect::TwoSided,
@@ -368,7 +369,7 @@ impl Reader<'_> {
             code: Text::clone(code),
             joined_by: if index == 0 { JoinedBy::Alone } else { joined_by },
             certainty: Certainty::Unambiguous,
-            attempt: 0,
+            attempt: last_attempt,
             candidates: Vec::new(),
             steps: vec![Step { record, length: 1, at: None, class, code: Text::clone(code) }],
         };

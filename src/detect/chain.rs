@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use crate::model::{Call, CallId, Micros, RecordId};
 
-use super::rule::Chain;
+use super::distinct::Fillers;
+use super::stages::{Chain, Order};
+use super::tally::Tally;
 
 /// A call that can fill a stage of a rule, in one of the rule's groups.
 #[derive(Clone, Debug)]
 pub(super) struct Event {
     pub(super) at: Micros,
-    /// The stages it can fill, as bits.
+    /// The slots it fits, as bits.
     pub(super) stages: u32,
     pub(super) call: Arc<Call>,
 }
@@ -47,13 +49,18 @@ const NEVER: Micros = Micros(i64::MIN);
 /// No chain from here on.
 const NO_END: Micros = Micros(i64::MAX);
 
-/// One pass over a group's events, earliest first: how late a chain that ends at each event can
-/// start.
+/// Matches of a case that are looked at to find the shortest: the first ones.
+const SHORTEST_OF_MAX: usize = 200;
+
+/// One pass over a group's events, earliest first: which stages each fills, and how late a chain that
+/// ends at each can start.
 pub(super) struct Chains<'a> {
     chain: &'a Chain,
     events: &'a [Event],
-    /// For event `e` and stage `s`, at `e * stages + s`: the latest start of a chain whose stage
-    /// `s` is `e`.
+    /// The stages that each event fills, as bits.
+    fills: Vec<u32>,
+    /// For event `e` and stage `s` of an ordered rule, at `e * stages + s`: the latest start of a
+    /// chain whose stage `s` is `e`.
     starts: Vec<Micros>,
     /// Indices of the events that close a match, in order.
     pub(super) matches: Vec<usize>,
@@ -63,16 +70,21 @@ impl<'a> Chains<'a> {
     /// Finds all matches that close at `floor` or later. `events` are in order and reach back a
     /// lookback before the floor.
     pub(super) fn find(chain: &'a Chain, events: &'a [Event], floor: Micros) -> Self {
-        let mut found = Self { chain, events, starts: Vec::new(), matches: Vec::new() };
+        let (fills, starts, matches) = (Vec::new(), Vec::new(), Vec::new());
+        let mut found = Self { chain, events, fills, starts, matches };
         if found.can_match() {
-            found.run(floor);
+            found.fill();
+            match chain.order {
+                Order::Any => found.gather(floor),
+                Order::Sequence | Order::Session { .. } => found.follow(floor),
+            }
         }
         found
     }
 
     /// Most groups never have a call for every stage.
     fn can_match(&self) -> bool {
-        let wanted = stage_bits(self.chain);
+        let wanted = self.chain.needed_bits();
         let mut seen = 0;
         self.events.iter().any(|event| {
             seen |= event.stages;
@@ -80,19 +92,45 @@ impl<'a> Chains<'a> {
         })
     }
 
-    fn run(&mut self, floor: Micros) {
+    /// Finds the stages that each event fills: those it fits, and those whose count fits with it.
+    fn fill(&mut self) {
+        let stages = &self.chain.stages;
+        let mut tallies: Vec<Option<Tally<'a>>> = stages
+            .iter()
+            .map(|stage| Some(Tally::new(stage.count.as_ref()?, stage.slot)))
+            .collect();
+        self.fills.reserve_exact(self.events.len());
+        for event in self.events {
+            let mut fills = 0;
+            for (index, (stage, tally)) in stages.iter().zip(&mut tallies).enumerate() {
+                let is_filled = match tally {
+                    None => event.stages & (1 << stage.slot) != 0,
+                    Some(tally) => tally.take(event),
+                };
+                fills |= u32::from(is_filled) << index;
+            }
+            self.fills.push(fills);
+        }
+    }
+
+    /// Stages one after another.
+    fn follow(&mut self, floor: Micros) {
         let width = self.chain.stages.len();
         let last = width.saturating_sub(1);
         let mut latest = vec![NEVER; width];
         let mut row = vec![NEVER; width];
-        let mut counted = VecDeque::new();
+        let mut before = None;
         self.starts.reserve_exact(self.events.len() * width);
-        for (index, event) in self.events.iter().enumerate() {
+        for (index, (event, fills)) in self.events.iter().zip(&self.fills).enumerate() {
+            if before.is_some_and(|before| self.is_apart(before, event.at)) {
+                latest.fill(NEVER);
+            }
+            before = Some(event.at);
             row.fill(NEVER);
             for (stage, start) in row.iter_mut().enumerate() {
-                if event.stages & (1 << stage) != 0 {
+                if fills & (1 << stage) != 0 {
                     *start = match stage.checked_sub(1) {
-                        None => self.first_stage(event.at, &mut counted),
+                        None => event.at,
                         Some(before) => latest[before],
                     };
                 }
@@ -110,17 +148,31 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// The start of a chain whose first stage is filled now: always now, unless a count is still
-    /// short.
-    fn first_stage(&self, at: Micros, counted: &mut VecDeque<Micros>) -> Micros {
-        let Some(count) = self.chain.count else {
-            return at;
-        };
-        counted.push_back(at);
-        while counted.front().is_some_and(|first| at.since(*first) > count.timespan_micros) {
-            counted.pop_front();
+    /// Stages in any order, each by a call of its own.
+    fn gather(&mut self, floor: Micros) {
+        let mut window: VecDeque<usize> = VecDeque::new();
+        let mut fillers = Fillers::default();
+        for (index, event) in self.events.iter().enumerate() {
+            if self.fills[index] == 0 {
+                continue;
+            }
+            window.push_back(index);
+            fillers.add(self.fills[index]);
+            while let Some(first) = window.front().copied()
+                && event.at.since(self.events[first].at) > self.chain.timespan_micros
+            {
+                window.pop_front();
+                fillers.remove(self.fills[first]);
+            }
+            if event.at >= floor && fillers.fill_all(self.chain.stages.len()) {
+                self.matches.push(index);
+            }
         }
-        if counted.len() as u64 >= count.min { at } else { NEVER }
+    }
+
+    /// True if no session lasts from the one time to the other without a call between.
+    fn is_apart(&self, before: Micros, after: Micros) -> bool {
+        self.chain.gap_micros().is_some_and(|gap| after.since(before) > gap)
     }
 
     fn start(&self, event: usize, stage: usize) -> Micros {
@@ -128,16 +180,19 @@ impl<'a> Chains<'a> {
         self.starts.get(event * width + stage).copied().unwrap_or(NEVER)
     }
 
-    /// The events on any valid chain that closes at one of these matches, in order, each with the
-    /// first stage it fills on such a chain. One pass, latest first.
+    /// The events that these matches rest on, in order, each with the first slot it is shown in: all
+    /// on any valid chain, and all that are counted for one. One pass, latest first.
     pub(super) fn evidence(&self, matches: &[usize]) -> Vec<(usize, u8)> {
         let (Some(&first), Some(&last)) = (matches.first(), matches.last()) else {
             return Vec::new();
         };
         let oldest = self.events[first].at.minus(self.chain.lookback_micros());
-        let mut ends = vec![NO_END; self.chain.stages.len()];
+        let width = self.chain.stages.len();
+        let mut ends = vec![NO_END; width];
         let mut closing = matches.iter().rev().peekable();
-        let mut counted_from = None;
+        let mut closed_at = NO_END;
+        let mut counted_from = vec![NO_END; width];
+        let mut after = None;
         let mut out = Vec::new();
         for index in (0..=last).rev() {
             let event = &self.events[index];
@@ -145,35 +200,60 @@ impl<'a> Chains<'a> {
                 break;
             }
             let is_closing = closing.next_if(|closing| **closing == index).is_some();
-            let mut filled = self.on_chain(index, is_closing, &mut ends);
-            if let Some(count) = self.chain.count {
-                if filled == Some(0) {
-                    counted_from = Some(event.at);
-                }
-                // Every call in the window of a count that a chain rests on belongs to the chain.
-                let is_counted = event.stages & 1 != 0
-                    && counted_from
-                        .is_some_and(|from: Micros| from.since(event.at) <= count.timespan_micros);
-                if is_counted {
-                    filled = Some(0);
-                }
+            if after.is_some_and(|after| self.is_apart(event.at, after)) {
+                ends.fill(NO_END);
             }
-            if let Some(stage) = filled {
-                out.push((index, stage));
+            after = Some(event.at);
+            let filled = match self.chain.order {
+                Order::Any => {
+                    closed_at = if is_closing { event.at } else { closed_at };
+                    let is_near = closed_at != NO_END
+                        && closed_at.since(event.at) <= self.chain.timespan_micros;
+                    if is_near { self.fills[index] } else { 0 }
+                }
+                Order::Sequence | Order::Session { .. } => {
+                    self.on_chain(index, is_closing, &mut ends)
+                }
+            };
+            if let Some(slot) = self.shown_in(event, filled, &mut counted_from) {
+                out.push((index, slot));
             }
         }
         out.reverse();
         out
     }
 
-    /// The first stage the event fills on a valid chain. `ends` holds, per stage, the earliest
-    /// close of a chain that goes on from a later event at that stage; the event's own ends are
-    /// added.
-    fn on_chain(&self, index: usize, is_closing: bool, ends: &mut [Micros]) -> Option<u8> {
+    /// The first slot that an event is shown in, given the stages it fills in a match. Every call in
+    /// the window of a count that a match rests on belongs to the match; `counted_from` holds the
+    /// earliest end of such a window, per stage.
+    fn shown_in(&self, event: &Event, filled: u32, counted_from: &mut [Micros]) -> Option<u8> {
+        let mut first = None;
+        for (index, (stage, from)) in self.chain.stages.iter().zip(counted_from).enumerate() {
+            let is_filled = filled & (1 << index) != 0;
+            let shown = match &stage.count {
+                None => is_filled.then_some(stage.slot),
+                Some(count) => {
+                    *from = if is_filled { event.at } else { *from };
+                    let is_near = *from != NO_END && from.since(event.at) <= count.timespan_micros;
+                    count.shown_in(event, stage.slot).filter(|_| is_near)
+                }
+            };
+            first = match (first, shown) {
+                (Some(first), Some(shown)) => Some(usize::min(first, shown)),
+                (first, shown) => first.or(shown),
+            };
+        }
+        first.and_then(|slot| u8::try_from(slot).ok())
+    }
+
+    /// The stages that the event fills on valid chains, as bits. `ends` holds, per stage, the
+    /// earliest close of a chain that goes on from a later event at that stage; the event's own ends
+    /// are added.
+    fn on_chain(&self, index: usize, is_closing: bool, ends: &mut [Micros]) -> u32 {
         let event = &self.events[index];
-        let mut filled = None;
+        let mut filled = 0;
         for stage in 0..ends.len() {
-            if event.stages & (1 << stage) == 0 {
+            if self.fills[index] & (1 << stage) == 0 {
                 continue;
             }
             let end = match ends.get(stage + 1) {
@@ -185,34 +265,36 @@ impl<'a> Chains<'a> {
             if start == NEVER || end == NO_END {
                 continue;
             }
-            if filled.is_none() && end.since(start) <= self.chain.timespan_micros {
-                filled = u8::try_from(stage).ok();
+            if end.since(start) <= self.chain.timespan_micros {
+                filled |= 1 << stage;
             }
             ends[stage] = ends[stage].min(end);
         }
         filled
     }
 
-    /// The shortest span of a match in microseconds, over all matches: of the chain, or of its
-    /// count if it has but one stage.
+    /// The shortest span of a match in microseconds, over all matches: of the stages, or of the count
+    /// if there is but one stage.
     pub(super) fn shortest_micros(&self) -> Option<i64> {
         let last = self.chain.stages.len().checked_sub(1)?;
+        let is_counted = self.chain.counts().next().is_some();
+        let is_ordered = self.chain.order != Order::Any && (last > 0 || !is_counted);
         let span = |index: &usize| {
             let at = self.events.get(*index)?.at;
-            match self.chain.count {
-                Some(count) if last == 0 => {
-                    let back = usize::try_from(count.min.checked_sub(1)?).ok()?;
-                    let earliest = self.events.get(index.checked_sub(back)?)?.at;
-                    Some(at.since(earliest))
-                }
-                _ => Some(at.since(self.start(*index, last))),
-            }
+            let from = if is_ordered {
+                self.start(*index, last)
+            } else {
+                // Calls before the match only add to what there is, so that a search by halves will do.
+                let back: Vec<usize> = (0..=*index).collect();
+                let fits = |from: &usize| {
+                    let events = self.events.get(*from..=*index).unwrap_or_default();
+                    let found = Chains::find(self.chain, events, Micros(i64::MIN));
+                    found.matches.last().is_some_and(|found| found + 1 == events.len())
+                };
+                self.events.get(back.partition_point(fits).checked_sub(1)?)?.at
+            };
+            Some(at.since(from))
         };
-        self.matches.iter().filter_map(span).min()
+        self.matches.iter().take(SHORTEST_OF_MAX).filter_map(span).min()
     }
-}
-
-/// The bits of all stages.
-fn stage_bits(chain: &Chain) -> u32 {
-    (0..chain.stages.len()).fold(0, |bits, stage| bits | 1 << stage)
 }

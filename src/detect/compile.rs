@@ -5,16 +5,24 @@ use std::collections::BTreeMap;
 use crate::model::{Micros, Text};
 
 use super::cases;
-use super::correlation::{Correlates, Correlation};
+use super::correlation::{Correlates, Correlation, Counts, GroupBy};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
 use super::matcher::Expr;
 use super::problem::{Problems, RuleProblem};
-use super::rule::{Chain, Count, FirstSeen, Kind, Rule, RuleSet, Stage};
-use super::yaml;
+use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
+use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
+use super::tally::{Count, Counted};
+use super::yaml::{self, Mark};
 
 /// The most stages of a sequence.
 const STAGES_MAX: usize = 16;
+
+/// A session is a run of calls with no longer gap between neighbours.
+const SESSION_GAP_MICROS: i64 = 30 * Micros::MINUTE;
+
+/// The longest that a taint lasts: what a group remembers is bounded.
+const TAINT_MICROS: i64 = 24 * Micros::HOUR;
 
 /// Single events at most this far apart are one episode.
 const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
@@ -32,7 +40,7 @@ pub(super) fn rule_set(files: &[(&str, &str)]) -> Result<RuleSet, Vec<RuleProble
         if let Some(rule) = &rule
             && rules.iter().any(|other: &Rule| other.name == rule.name)
         {
-            problems.push(1, format!("there is another rule `{}`", rule.name));
+            problems.push(Mark::START, format!("there is another rule `{}`", rule.name));
         }
         rules.extend(rule);
         found.extend(problems.into_found());
@@ -68,7 +76,7 @@ fn file(
     let nodes = match yaml::documents(text) {
         Ok(nodes) => nodes,
         Err(error) => {
-            problems.push(error.line, error.message);
+            problems.push(error.mark, error.message);
             return None;
         }
     };
@@ -78,7 +86,7 @@ fn file(
     let main = main_document(&documents, problems)?;
     helpers_are_plain(&documents, main, problems);
     let name = stem(file);
-    let (kind, group_by) = kind(name, main, &documents, detections, problems)?;
+    let (kind, groupings) = kind(name, main, &documents, detections, problems)?;
     let mut rule = Rule {
         name: name.into(),
         title: main.title.clone(),
@@ -91,8 +99,9 @@ fn file(
         references: main.references.clone(),
         why: main.why.clone().unwrap_or_else(|| main.title.clone()),
         file: file.to_owned(),
-        line: main.line,
-        group_by,
+        mark: main.mark,
+        group_by: names(main),
+        groupings,
         kind,
         cases: Vec::new(),
     };
@@ -124,11 +133,12 @@ fn main_document<'a>(
     let mut firing = documents.iter().filter(|document| !is_named(document));
     let first = firing.next();
     if first.is_none() {
-        problems.push(1, "the file holds no rule that fires: each is named by a correlation");
+        problems
+            .push(Mark::START, "the file holds no rule that fires: each is named by a correlation");
     }
     for extra in firing {
         let message = "a second rule that fires; a file has one, and helpers that it names";
-        problems.push(extra.line, message);
+        problems.push(extra.mark, message);
     }
     first
 }
@@ -139,7 +149,7 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
     for document in documents {
         if let Some(name) = &document.name {
             if names.contains(&name) {
-                problems.push(document.line, format!("the name `{name}` is used twice"));
+                problems.push(document.mark, format!("the name `{name}` is used twice"));
             }
             names.push(name);
         }
@@ -149,9 +159,24 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
         let grouped = matches!(document.body, Body::Detection { group_by: Some(_), .. });
         if grouped || document.why.is_some() || document.tests.is_some() {
             let message = "`why`, `tests` and `group-by` belong to the rule that fires";
-            problems.push(document.line, message);
+            problems.push(document.mark, message);
         }
     }
+}
+
+/// The names of what the calls are grouped by.
+fn names(main: &Document) -> Vec<Text> {
+    let group_by = match &main.body {
+        Body::Detection { group_by: Some(group_by), .. } => group_by.as_slice(),
+        Body::Detection { group_by: None, .. } => &[GroupBy::Field(GroupField::Actor)],
+        Body::Correlation(correlation) => &correlation.group_by,
+    };
+    group_by.iter().map(|group_by| group_by.name().into()).collect()
+}
+
+/// The fields to group the calls of one rule by.
+fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
+    group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
 }
 
 fn kind(
@@ -160,38 +185,54 @@ fn kind(
     documents: &[Document],
     detections: &mut Detections,
     problems: &mut Problems<'_>,
-) -> Option<(Kind, Vec<GroupField>)> {
+) -> Option<(Kind, Vec<Grouping>)> {
+    let every = |fields| vec![Grouping { slots: u32::MAX, fields }];
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
             let chain = Chain {
-                stages: vec![Stage { name: name.into(), detection: detections.add(expr) }],
-                count: None,
+                slots: vec![Slot { name: name.into(), detection: detections.add(expr) }],
+                stages: vec![Stage { slot: 0, count: None }],
+                order: Order::Sequence,
                 timespan_micros: 0,
                 quiet_micros: SINGLE_QUIET_MICROS,
             };
-            let group_by = group_by.clone().unwrap_or_else(|| vec![GroupField::Actor]);
-            return Some((Kind::Chain(chain), group_by));
+            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
+            let group_by = group_by.unwrap_or_else(|| vec![GroupField::Actor]);
+            return Some((Kind::Chain(chain), every(group_by)));
         }
         Body::Correlation(correlation) => correlation,
     };
-    let mut linker = Linker { documents, detections, problems };
-    let kind = match correlation.what {
-        Correlates::EventCount { min, timespan } => {
-            let (stage, count) = linker.counted(correlation, min, timespan)?;
-            Kind::Chain(Chain {
-                stages: vec![stage],
-                count: Some(count),
-                timespan_micros: 0,
-                quiet_micros: timespan,
-            })
-        }
-        Correlates::TemporalOrdered { timespan } => linker.sequence(main, correlation, timespan)?,
+    let mut linker =
+        Linker { documents, detections, problems, slots: Vec::new(), groupings: Vec::new() };
+    let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
         Correlates::FirstSeen { baseline } => {
-            let stage = linker.only_stage(correlation)?;
-            Kind::FirstSeen(FirstSeen { stage, baseline })
+            linker.counted(correlation)?;
+            let slot = linker.slots.pop()?;
+            let first = FirstSeen { slot, baseline: *baseline };
+            return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
+        }
+        Correlates::Count { timespan, .. } => {
+            (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
+        }
+        Correlates::TemporalOrdered { timespan } => {
+            (linker.stages(main, correlation)?, Order::Sequence, *timespan, *timespan)
+        }
+        Correlates::Temporal { timespan } => {
+            (linker.stages(main, correlation)?, Order::Any, *timespan, *timespan)
+        }
+        Correlates::Taint => {
+            let order = Order::Session { gap_micros: SESSION_GAP_MICROS };
+            (linker.stages(main, correlation)?, order, TAINT_MICROS, SESSION_GAP_MICROS)
         }
     };
-    Some((kind, correlation.group_by.clone()))
+    let Linker { slots, groupings, .. } = linker;
+    let chain = Chain { slots, stages, order, timespan_micros, quiet_micros };
+    let groupings = match <[Grouping; 1]>::try_from(groupings) {
+        // Without aliases every call is grouped alike, also one that fills nothing.
+        Ok([only]) => every(only.fields),
+        Err(several) => several,
+    };
+    Some((Kind::Chain(chain), groupings))
 }
 
 /// Resolves the references of one file.
@@ -199,201 +240,107 @@ struct Linker<'a, 'p, 'f> {
     documents: &'a [Document],
     detections: &'a mut Detections,
     problems: &'p mut Problems<'f>,
+    slots: Vec<Slot>,
+    groupings: Vec<Grouping>,
 }
 
 impl<'a> Linker<'a, '_, '_> {
-    fn find(&mut self, line: u64, reference: &str) -> Option<&'a Document> {
+    fn find(&mut self, mark: Mark, reference: &str) -> Option<&'a Document> {
         let documents = self.documents;
         let found = documents.iter().find(|document| document.is_called(reference));
         if found.is_none() {
             let names = documents.iter().filter_map(|document| document.name.as_deref());
             let hint = did_you_mean(reference, names);
-            self.problems.push(line, format!("no rule in this file is called `{reference}`{hint}"));
+            self.problems.push(mark, format!("no rule in this file is called `{reference}`{hint}"));
         }
         found
     }
 
-    /// The stage of a correlation that looks at one detection.
-    fn only_stage(&mut self, correlation: &Correlation) -> Option<Stage> {
-        let [(line, reference)] = correlation.rules.as_slice() else {
-            let line = correlation.rules.get(1).map_or(1, |(line, _)| *line);
-            let message = "this type takes one rule; join several in one condition with `or`";
-            self.problems.push(line, message);
+    /// Adds the slot of a detection.
+    fn slot(&mut self, mark: Mark, reference: &str, group_by: Vec<GroupField>) -> Option<usize> {
+        let document = self.find(mark, reference)?;
+        let Body::Detection { expr, .. } = &document.body else {
+            let message = "a correlation of a correlation is not supported here";
+            self.problems.push(mark, message);
             return None;
         };
-        let document = self.find(*line, reference)?;
-        match &document.body {
-            Body::Detection { expr, .. } => Some(self.stage(document, reference, expr)),
-            Body::Correlation(_) => {
-                self.problems.push(*line, "a correlation of a correlation is not supported here");
-                None
-            }
-        }
-    }
-
-    fn counted(
-        &mut self,
-        correlation: &Correlation,
-        min: u64,
-        timespan_micros: i64,
-    ) -> Option<(Stage, Count)> {
-        Some((self.only_stage(correlation)?, Count { min, timespan_micros }))
-    }
-
-    fn stage(&mut self, document: &Document, reference: &str, expr: &Expr) -> Stage {
-        let name = document.name.as_deref().unwrap_or(reference);
-        Stage { name: Text::from(name), detection: self.detections.add(expr) }
-    }
-
-    fn sequence(
-        &mut self,
-        main: &Document,
-        correlation: &Correlation,
-        timespan_micros: i64,
-    ) -> Option<Kind> {
-        if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
-            let message = format!("temporal_ordered takes 2 to {STAGES_MAX} rules");
-            self.problems.push(main.line, message);
+        let index = self.slots.len();
+        if index >= SLOTS_MAX {
+            let message = format!("the rule looks for more than {SLOTS_MAX} kinds of calls");
+            self.problems.push(mark, message);
             return None;
         }
-        let mut count = None;
-        let mut stages = Vec::new();
-        for (index, (line, reference)) in correlation.rules.iter().enumerate() {
-            let document = self.find(*line, reference)?;
-            match &document.body {
-                Body::Detection { expr, .. } => {
-                    stages.push(self.stage(document, reference, expr));
-                }
-                Body::Correlation(inner) => {
-                    let Correlates::EventCount { min, timespan } = inner.what else {
-                        self.problems.push(*line, "a stage is a detection or an event_count");
-                        return None;
-                    };
-                    if index > 0 {
-                        let message = "an event_count is supported as the first stage only";
-                        self.problems.push(*line, message);
-                        return None;
-                    }
-                    if inner.group_by != correlation.group_by {
-                        let message = "this stage has another `group-by` than its sequence";
-                        self.problems.push(*line, message);
-                    }
-                    let (stage, counted) = self.counted(inner, min, timespan)?;
-                    stages.push(stage);
-                    count = Some(counted);
-                }
+        let name = document.name.as_deref().unwrap_or(reference);
+        self.slots.push(Slot { name: Text::from(name), detection: self.detections.add(expr) });
+        match self.groupings.iter_mut().find(|grouping| grouping.fields == group_by) {
+            Some(grouping) => grouping.slots |= 1 << index,
+            None => self.groupings.push(Grouping { slots: 1 << index, fields: group_by }),
+        }
+        Some(index)
+    }
+
+    /// The stage of a correlation that looks at one detection, or at two for a ratio.
+    fn counted(&mut self, correlation: &Correlation) -> Option<Stage> {
+        let (what, timespan) = match &correlation.what {
+            Correlates::Count { what, timespan } => (Some(what), *timespan),
+            _ => (None, 0),
+        };
+        let wanted = if matches!(what, Some(Counts::Share { .. })) { 2 } else { 1 };
+        if let Some((mark, _)) = correlation.rules.get(wanted) {
+            let message = "this type takes one rule; join several in one condition with `or`";
+            self.problems.push(*mark, message);
+            return None;
+        }
+        let mut slots = Vec::new();
+        for (mark, reference) in &correlation.rules {
+            let fields = fields(&correlation.group_by, reference);
+            slots.push(self.slot(*mark, reference, fields)?);
+        }
+        let (slot, per) = (*slots.first()?, slots.last().copied());
+        let counted = match what {
+            None => return Some(Stage { slot, count: None }),
+            Some(Counts::Events(bounds, min)) => Counted::Events(bounds.clone(), *min),
+            Some(Counts::Values { field, bounds, min }) => {
+                Counted::Values { field: field.clone(), bounds: bounds.clone(), min: *min }
             }
+            Some(Counts::Share { bounds, minimum }) => {
+                Counted::Share { per: per?, bounds: bounds.clone(), minimum: *minimum }
+            }
+        };
+        Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+    }
+
+    /// The stages of a correlation of several rules.
+    fn stages(&mut self, main: &Document, correlation: &Correlation) -> Option<Vec<Stage>> {
+        if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
+            let message = format!("this type takes 2 to {STAGES_MAX} rules");
+            self.problems.push(main.mark, message);
+            return None;
         }
-        let quiet_micros = timespan_micros;
-        Some(Kind::Chain(Chain { stages, count, timespan_micros, quiet_micros }))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The problems of a file, as `line: message` texts.
-    fn problems(text: &str) -> Vec<String> {
-        match rule_set(&[("x.yml", text)]) {
-            Ok(_) => Vec::new(),
-            Err(found) => found.into_iter().map(|p| format!("{}: {}", p.line, p.message)).collect(),
+        let is_taint = matches!(correlation.what, Correlates::Taint);
+        let mut stages = Vec::new();
+        for (mark, reference) in &correlation.rules {
+            let own = fields(&correlation.group_by, reference);
+            let document = self.find(*mark, reference)?;
+            let stage = match &document.body {
+                Body::Correlation(inner) if !is_taint => {
+                    if !matches!(inner.what, Correlates::Count { .. }) {
+                        let message = "a stage is a detection or a count: event_count, value_count \
+                                       or ratio";
+                        self.problems.push(*mark, message);
+                        return None;
+                    }
+                    let agree = |rule: &String| fields(&inner.group_by, rule) == own;
+                    if !inner.rules.iter().all(|(_, rule)| agree(rule)) {
+                        let message = "this stage has another `group-by` than the rule it is in";
+                        self.problems.push(*mark, message);
+                    }
+                    self.counted(inner)?
+                }
+                _ => Stage { slot: self.slot(*mark, reference, own)?, count: None },
+            };
+            stages.push(stage);
         }
-    }
-
-    fn detection(body: &str) -> String {
-        format!("title: t\nlogsource: {{product: mcp}}\ndetection:\n{body}")
-    }
-
-    fn correlation(body: &str) -> String {
-        let helper = "{title: t, name: a, logsource: {product: mcp}, detection: {s: {ran: no}, \
-                      condition: s}}";
-        format!("title: t\ncorrelation:\n{body}---\n{helper}\n")
-    }
-
-    #[test]
-    fn what_is_not_supported_is_refused_with_line_and_reason() {
-        let plain = "  s: {ran: no}\n  condition: s\n";
-        let count = "  type: event_count\n  rules: [a]\n  timespan: 1m\n  group-by: [actor]\n";
-        for (text, expected) in [
-            (detection("  s: {ran: no}\n  condition: s or t\n"), "5: the condition names `t`"),
-            (
-                detection("  s: {toool.name: x}\n  condition: s\n"),
-                "4: there is no field `toool.name`",
-            ),
-            (
-                detection("  s:\n    tool.name|base64: x\n  condition: s\n"),
-                "5: the modifier `base64`",
-            ),
-            (
-                detection("  s: {outcome: sucess}\n  condition: s\n"),
-                "4: `outcome` is never `sucess`",
-            ),
-            (detection("  s: {code|re: '('}\n  condition: s\n"), "4: `code|re`: "),
-            (detection("  s: {code: 1.10}\n  condition: s\n"), "4: `code` cannot be compared"),
-            (detection("  s: {code: []}\n  condition: s\n"), "4: `code` has an empty list"),
-            (detection("  s: {code|lt: 5}\n  condition: s\n"), "4: `code` is no number"),
-            (detection("  s: {at: '2026'}\n  condition: s\n"), "4: `at` is a time"),
-            (
-                detection("  s: {duration_ms|gt: long}\n  condition: s\n"),
-                "4: `duration_ms` is compared",
-            ),
-            (detection("  s: [word]\n  condition: s\n"), "4: keywords are not supported"),
-            (detection("  s: {ran: no}\n"), "3: `detection` has no `condition`"),
-            (
-                detection(plain) + "levle: high\n",
-                "6: the key `levle` is not known; did you mean `level`",
-            ),
-            (detection(plain) + "level: severe\n", "6: `level: severe` is none of"),
-            (detection(plain) + "group-by: [flags]\n", "6: calls cannot be grouped by `flags`"),
-            (detection(plain) + "---\n" + &detection(plain), "7: a second rule that fires"),
-            (detection(plain).replace("mcp", "windows"), "2: logsource `product`"),
-            (detection(plain).replace("title: t", "name: t"), "1: `title` is missing"),
-            (correlation("  type: value_count\n"), "3: the type `value_count` is not supported"),
-            (correlation(count), "2: `condition` is missing"),
-            (correlation(&format!("{count}  condition: {{lte: 3}}\n")), "7: `condition` is one of"),
-            (
-                correlation(&format!("{count}  condition: {{gte: 3}}\n  aliases: {{}}\n")),
-                "8: this type",
-            ),
-            (
-                correlation(&format!("{count}  condition: {{gte: 3}}\n  generate: true\n")),
-                "8: only `gen",
-            ),
-            (correlation(&count.replace("1m", "1y")), "5: `timespan` is a whole number"),
-            (
-                correlation(&(count.replace("[a]", "[b]") + "  condition: {gte: 3}\n")),
-                "4: no rule in this file is called `b`",
-            ),
-            (
-                correlation(&count.replace("event_count", "temporal_ordered")),
-                "1: temporal_ordered takes",
-            ),
-            (correlation("  type: first_seen\n  rules: [a]\n"), "2: `fields` is missing"),
-            ("a: [".to_owned(), ": this is not YAML"),
-            ("- a\n".to_owned(), "1: a rule is a map of keys, not a list"),
-            (String::new(), "1: the file holds no rule that fires"),
-        ] {
-            let found = problems(&text);
-            assert!(
-                found.iter().any(|problem| problem.contains(expected)),
-                "expected `{expected}`, found {found:?} in\n{text}"
-            );
-        }
-    }
-
-    #[test]
-    fn all_problems_of_all_files_are_reported_at_once() {
-        let bad = detection("  s: {a: x, b: y}\n  condition: s\n") + "levle: high\n";
-        let found = rule_set(&[("b.yml", &bad), ("a.yml", &bad)]).unwrap_err();
-        let files: Vec<&str> = found.iter().map(|problem| problem.file.as_str()).collect();
-        assert_eq!(files, ["a.yml", "a.yml", "a.yml", "b.yml", "b.yml", "b.yml"]);
-    }
-
-    #[test]
-    fn equal_detections_are_evaluated_once() {
-        let plain = detection("  s: {ran: no}\n  condition: s\n");
-        let set = rule_set(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
-        assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
+        Some(stages)
     }
 }

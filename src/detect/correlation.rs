@@ -1,91 +1,218 @@
-//! The `correlation:` block: Sigma's event counts and ordered sequences, and our first-seen rules.
+//! The `correlation:` block: Sigma's counts and sequences, and our first-seen, ratio and taint rules.
 
-use super::document::group_by;
-use super::field::{GroupField, did_you_mean};
+use super::bounds::Bounds;
+use super::document::{group_by, texts_of};
+use super::field::{GroupField, ValueField, did_you_mean};
 use super::problem::Problems;
-use super::yaml::{Entry, Node, Value, entry};
+use super::yaml::{Entry, Mark, Node, Value, entry};
 
 /// A correlation with its references still by name.
 pub(super) struct Correlation {
-    /// Names or ids of other documents, each with its line.
-    pub(super) rules: Vec<(u64, String)>,
-    pub(super) group_by: Vec<GroupField>,
+    /// Names or ids of other documents, each with its place. Of a ratio: the counted ones, then all;
+    /// of a taint: source, what it touches, sink.
+    pub(super) rules: Vec<(Mark, String)>,
+    pub(super) group_by: Vec<GroupBy>,
     pub(super) what: Correlates,
+}
+
+/// One of the values that name a group.
+pub(super) enum GroupBy {
+    Field(GroupField),
+    /// A name for fields that differ from rule to rule.
+    Alias {
+        name: String,
+        fields: Vec<(String, GroupField)>,
+    },
+}
+
+impl GroupBy {
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Field(field) => field.as_str(),
+            Self::Alias { name, .. } => name,
+        }
+    }
+
+    /// The field for the calls of one rule.
+    pub(super) fn field(&self, rule: &str) -> Option<GroupField> {
+        match self {
+            Self::Field(field) => Some(*field),
+            Self::Alias { fields, .. } => {
+                fields.iter().find(|(named, _)| named == rule).map(|(_, field)| *field)
+            }
+        }
+    }
 }
 
 /// What a correlation looks for. Spans are microseconds.
 pub(super) enum Correlates {
-    EventCount { min: u64, timespan: i64 },
+    Count { what: Counts, timespan: i64 },
+    Temporal { timespan: i64 },
     TemporalOrdered { timespan: i64 },
+    Taint,
     FirstSeen { baseline: usize },
+}
+
+/// What a counting correlation counts.
+pub(super) enum Counts {
+    Events(Bounds, u64),
+    Values { field: ValueField, bounds: Bounds, min: u64 },
+    Share { bounds: Bounds, minimum: u64 },
 }
 
 /// The longest timespan: state and history reads are bounded by it.
 const TIMESPAN_MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The most calls a rule can count, and the most first values that can be home.
-const COUNT_MAX: u64 = 100_000;
+pub(super) const COUNT_MAX: u64 = 100_000;
 
-const TYPES: [&str; 3] = ["event_count", "temporal_ordered", "first_seen"];
+const TYPES: [&str; 7] =
+    ["event_count", "value_count", "temporal", "temporal_ordered", "first_seen", "ratio", "taint"];
+
+/// The keys of a type; none for a type that is not known.
+fn keys_of(kind: &str) -> Option<&'static [&'static str]> {
+    Some(match kind {
+        "event_count" | "value_count" => {
+            &["type", "rules", "generate", "group-by", "aliases", "timespan", "condition"]
+        }
+        "temporal" | "temporal_ordered" => {
+            &["type", "rules", "generate", "group-by", "aliases", "timespan"]
+        }
+        "first_seen" => &["type", "rules", "generate", "fields", "baseline"],
+        "ratio" => {
+            &["type", "of", "per", "generate", "group-by", "timespan", "condition", "minimum"]
+        }
+        "taint" => &["type", "source", "touches", "sink", "generate", "group-by"],
+        _ => return None,
+    })
+}
 
 impl Correlation {
     /// Reads the block; everything wrong with it goes to `problems`.
     pub(super) fn read(found: &Entry, problems: &mut Problems<'_>) -> Option<Self> {
         let Some(entries) = found.node.map() else {
-            problems.push(found.line, "`correlation` is a map");
+            problems.push(found.mark, "`correlation` is a map");
             return None;
         };
         let Some(kind) = entry(entries, "type") else {
-            problems.push(found.line, "`correlation` has no `type`");
+            problems.push(found.mark, "`correlation` has no `type`");
             return None;
         };
-        let keys: &[&str] = match kind.node.text() {
-            Some("event_count") => {
-                &["type", "rules", "generate", "group-by", "timespan", "condition"]
-            }
-            Some("temporal_ordered") => &["type", "rules", "generate", "group-by", "timespan"],
-            Some("first_seen") => &["type", "rules", "generate", "fields", "baseline"],
-            other => {
-                let other = other.unwrap_or_default();
-                let (types, hint) = (TYPES.join(", "), did_you_mean(other, TYPES.into_iter()));
-                let message =
-                    format!("the type `{other}` is not supported; there are {types}{hint}");
-                problems.push(kind.line, message);
-                return None;
-            }
+        let word = kind.node.text().unwrap_or_default();
+        let Some(keys) = keys_of(word) else {
+            let (types, hint) = (TYPES.join(", "), did_you_mean(word, TYPES.into_iter()));
+            let message = format!("the type `{word}` is not supported; there are {types}{hint}");
+            problems.push(kind.node.mark, message);
+            return None;
         };
         known_keys(entries, keys, problems);
         generate(entries, problems);
-        let rules = references(found.line, entries, problems);
-        let first_seen = kind.node.text() == Some("first_seen");
-        let fields = if first_seen { "fields" } else { "group-by" };
-        let group_by = if let Some(entry) = entry(entries, fields) {
-            group_by(entry, problems)
+        let rules = match word {
+            "ratio" => named(found.mark, entries, &["of", "per"], &[], problems),
+            "taint" => named(found.mark, entries, &["source", "sink"], &["touches"], problems),
+            _ => references(found.mark, entries, problems),
+        };
+        let fields = if word == "first_seen" { "fields" } else { "group-by" };
+        let group_by = if let Some(found) = entry(entries, fields) {
+            let aliases = entry(entries, "aliases").map_or(Vec::new(), |aliases| {
+                read_aliases(aliases, &texts_of(found), rules.as_deref(), problems)
+            });
+            group_by(found, aliases, problems)
         } else {
             let message = format!("`{fields}` is missing, such as `{fields}: [actor]`");
-            problems.push(found.line, message);
+            problems.push(found.mark, message);
             Vec::new()
         };
-        let what = if first_seen {
-            Some(Correlates::FirstSeen { baseline: baseline(entries, problems) })
-        } else {
-            let timespan = timespan(found.line, entries, problems);
-            if kind.node.text() == Some("event_count") {
-                let min = minimum(found.line, entries, problems);
-                min.zip(timespan).map(|(min, timespan)| Correlates::EventCount { min, timespan })
-            } else {
-                timespan.map(|timespan| Correlates::TemporalOrdered { timespan })
+        let what = match word {
+            "first_seen" => Some(Correlates::FirstSeen { baseline: baseline(entries, problems) }),
+            "taint" => Some(Correlates::Taint),
+            "temporal" => timespan(found.mark, entries, problems)
+                .map(|timespan| Correlates::Temporal { timespan }),
+            "temporal_ordered" => timespan(found.mark, entries, problems)
+                .map(|timespan| Correlates::TemporalOrdered { timespan }),
+            _ => {
+                let counts = counts(word, found.mark, entries, problems);
+                let timespan = timespan(found.mark, entries, problems);
+                counts.zip(timespan).map(|(what, timespan)| Correlates::Count { what, timespan })
             }
         };
         Some(Self { rules: rules?, group_by, what: what? })
     }
 }
 
+/// The rules under these keys, in the order source, touched, sink; the ones of `maybe` may be
+/// missing.
+fn named(
+    mark: Mark,
+    entries: &[Entry],
+    keys: &[&str],
+    maybe: &[&str],
+    problems: &mut Problems<'_>,
+) -> Option<Vec<(Mark, String)>> {
+    let mut rules = Vec::new();
+    let (last, first) = keys.split_last()?;
+    for key in first.iter().chain(maybe).chain([last]) {
+        let Some(found) = entry(entries, key) else {
+            if !maybe.contains(key) {
+                problems.push(mark, format!("`{key}` is missing: the name of a rule in this file"));
+            }
+            continue;
+        };
+        match found.node.text() {
+            Some(name) => rules.push((found.node.mark, name.to_owned())),
+            None => problems.push(found.node.mark, format!("`{key}` is the name of one rule")),
+        }
+    }
+    (rules.len() >= keys.len()).then_some(rules)
+}
+
+/// Reads `aliases: {name: {rule: field}}`: every rule of the correlation has its field for every
+/// alias, and every alias is one of the names that are grouped by.
+fn read_aliases(
+    found: &Entry,
+    grouped_by: &[&str],
+    rules: Option<&[(Mark, String)]>,
+    problems: &mut Problems<'_>,
+) -> Vec<GroupBy> {
+    let mut aliases = Vec::new();
+    for alias in found.node.map().unwrap_or_default() {
+        let name = &alias.key;
+        if !grouped_by.contains(&name.as_str()) {
+            problems.push(alias.mark, format!("`group-by` does not name the alias `{name}`"));
+        }
+        if GroupField::parse(name).is_ok() {
+            problems.push(alias.mark, format!("the alias `{name}` has the name of a field"));
+        }
+        let mut fields = Vec::new();
+        for part in alias.node.map().unwrap_or_default() {
+            let known = rules.is_none_or(|rules| rules.iter().any(|(_, rule)| *rule == part.key));
+            if !known {
+                problems.push(part.mark, format!("`rules` does not name `{}`", part.key));
+            }
+            let field = GroupField::parse(part.node.text().unwrap_or_default());
+            fields.extend(
+                problems.take(part.node.mark, field).map(|field| (part.key.clone(), field)),
+            );
+        }
+        for (_, rule) in rules.unwrap_or_default() {
+            if !fields.iter().any(|(named, _)| named == rule) {
+                let message = format!("the alias `{name}` names no field for the rule `{rule}`");
+                problems.push(alias.mark, message);
+            }
+        }
+        aliases.push(GroupBy::Alias { name: name.clone(), fields });
+    }
+    if aliases.is_empty() {
+        problems.push(found.mark, "`aliases` is a map of names, each with a field for every rule");
+    }
+    aliases
+}
+
 fn known_keys(entries: &[Entry], keys: &[&str], problems: &mut Problems<'_>) {
     for found in entries.iter().filter(|found| !keys.contains(&found.key.as_str())) {
         let hint = did_you_mean(&found.key, keys.iter().copied());
         let message = format!("this type of correlation does not support `{}`{hint}", found.key);
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
 }
 
@@ -95,45 +222,45 @@ fn generate(entries: &[Entry], problems: &mut Problems<'_>) {
     {
         let message = "only `generate: false` is supported: a rule that a correlation names does \
                        not fire by itself; put a copy of it into a file of its own";
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
 }
 
 fn references(
-    line: u64,
+    mark: Mark,
     entries: &[Entry],
     problems: &mut Problems<'_>,
-) -> Option<Vec<(u64, String)>> {
+) -> Option<Vec<(Mark, String)>> {
     let nodes = entry(entries, "rules").and_then(|found| found.node.list()).unwrap_or_default();
     if nodes.is_empty() {
-        problems.push(line, "`rules` is a list of the names of rules in this file");
+        problems.push(mark, "`rules` is a list of the names of rules in this file");
         return None;
     }
     nodes
         .iter()
         .map(|node| {
             if node.text().is_none() {
-                problems.push(node.line, "a rule is named by a text");
+                problems.push(node.mark, "a rule is named by a text");
             }
-            Some((node.line, node.text()?.to_owned()))
+            Some((node.mark, node.text()?.to_owned()))
         })
         .collect()
 }
 
-fn timespan(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
+fn timespan(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
     let Some(found) = entry(entries, "timespan") else {
-        problems.push(line, "`timespan` is missing, such as `timespan: 5m`");
+        problems.push(mark, "`timespan` is missing, such as `timespan: 5m`");
         return None;
     };
     let micros = found.node.text().and_then(span_micros);
     if micros.is_none() {
         let message = "`timespan` is a whole number with s, m, h or d, such as 90s, and 7d at most";
-        problems.push(found.line, message);
+        problems.push(found.mark, message);
     }
     micros
 }
 
-fn span_micros(text: &str) -> Option<i64> {
+pub(super) fn span_micros(text: &str) -> Option<i64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds_each: u64 = match unit {
         "s" => 1,
@@ -149,25 +276,62 @@ fn span_micros(text: &str) -> Option<i64> {
     i64::try_from(seconds).ok()?.checked_mul(1_000_000)
 }
 
-/// Only a lower bound can close a match at a call: that something did *not* happen is seen at no
-/// call.
-fn minimum(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<u64> {
+fn counts(
+    word: &str,
+    mark: Mark,
+    entries: &[Entry],
+    problems: &mut Problems<'_>,
+) -> Option<Counts> {
     let Some(found) = entry(entries, "condition") else {
-        problems.push(line, "`condition` is missing, such as `condition: {gte: 20}`");
+        problems.push(mark, "`condition` is missing, such as `condition: {gte: 20}`");
         return None;
     };
-    let min = match found.node.map() {
-        Some([only]) => match only.key.as_str() {
-            "gte" => only.node.count(),
-            "gt" => only.node.count().and_then(|count| count.checked_add(1)),
-            _ => None,
-        },
-        _ => None,
+    let parts = found.node.map().unwrap_or_default();
+    let other_keys: &[&str] = if word == "value_count" { &["field"] } else { &[] };
+    let bounds = match Bounds::read(parts, other_keys) {
+        Ok(bounds) => bounds,
+        Err((mark, message)) => {
+            problems.push(mark, message);
+            return None;
+        }
     };
-    let min = min.filter(|min| (1..=COUNT_MAX).contains(min));
+    if word == "ratio" {
+        if bounds.first().is_none_or(|share| !(0.0..=1.0).contains(&share)) {
+            problems.push(found.mark, "`condition` compares a share, such as `{gte: 0.5}`");
+        }
+        let minimum = entry(entries, "minimum").and_then(|found| found.node.count());
+        let minimum = minimum.filter(|minimum| (1..=COUNT_MAX).contains(minimum));
+        if minimum.is_none() {
+            let message = format!("`minimum` is the least number of calls, 1 to {COUNT_MAX}");
+            problems.push(mark, message);
+        }
+        return minimum.map(|minimum| Counts::Share { bounds, minimum });
+    }
+    let min = smallest(found.mark, &bounds, problems)?;
+    if word == "event_count" {
+        return Some(Counts::Events(bounds, min));
+    }
+    let Some(field) = entry(parts, "field") else {
+        problems.push(found.mark, "`condition` has no `field`, whose values are counted");
+        return None;
+    };
+    let parsed = ValueField::parse(field.node.text().unwrap_or_default());
+    let field = problems.take(field.node.mark, parsed)?;
+    Some(Counts::Values { field, bounds, min })
+}
+
+/// The least count that fits. A count at a call is one or more: that nothing or little happened is
+/// seen at no call.
+fn smallest(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+    if !bounds.has_floor() {
+        let message = "`condition` needs a lower bound (`gte`, `gt` or `eq`): that no more happened is \
+                       seen at no call";
+        problems.push(mark, message);
+        return None;
+    }
+    let min = bounds.smallest(COUNT_MAX).filter(|_| bounds.are_whole());
     if min.is_none() {
-        let message = format!("`condition` is one of `gte: N` and `gt: N`, 1 to {COUNT_MAX}");
-        problems.push(found.line, message);
+        problems.push(mark, format!("`condition` fits no whole number from 1 to {COUNT_MAX}"));
     }
     min
 }
@@ -178,7 +342,7 @@ fn baseline(entries: &[Entry], problems: &mut Problems<'_>) -> usize {
     };
     let count = Node::count(&found.node).filter(|count| *count <= COUNT_MAX);
     if count.is_none() {
-        problems.push(found.line, format!("`baseline` is a whole number, 0 to {COUNT_MAX}"));
+        problems.push(found.mark, format!("`baseline` is a whole number, 0 to {COUNT_MAX}"));
     }
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
 }

@@ -3,15 +3,15 @@
 use crate::model::{Level, Text};
 
 use super::condition;
-use super::correlation::Correlation;
+use super::correlation::{Correlation, GroupBy};
 use super::field::{GroupField, did_you_mean};
 use super::matcher::{Expr, Item};
 use super::problem::Problems;
-use super::yaml::{Entry, Node, Value, entry};
+use super::yaml::{Entry, Mark, Node, Value, entry};
 
 /// One document, with everything but its references to others resolved.
 pub(super) struct Document {
-    pub(super) line: u64,
+    pub(super) mark: Mark,
     pub(super) title: String,
     pub(super) id: Option<String>,
     pub(super) name: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Document {
 }
 
 pub(super) enum Body {
-    Detection { expr: Expr, group_by: Option<Vec<GroupField>> },
+    Detection { expr: Expr, group_by: Option<Vec<GroupBy>> },
     Correlation(Correlation),
 }
 
@@ -58,21 +58,21 @@ impl Document {
     /// Reads a document; everything wrong with it goes to `problems`.
     pub(super) fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
         let Some(entries) = node.map() else {
-            problems.push(node.line, format!("a rule is a map of keys, not {}", node.kind()));
+            problems.push(node.mark, format!("a rule is a map of keys, not {}", node.kind()));
             return None;
         };
         let detects = entry(entries, "detection").is_some();
         for found in entries {
             if !(KEYS.contains(&found.key.as_str()) || detects && found.key == "group-by") {
                 let hint = did_you_mean(&found.key, KEYS.into_iter());
-                problems.push(found.line, format!("the key `{}` is not known{hint}", found.key));
+                problems.push(found.mark, format!("the key `{}` is not known{hint}", found.key));
             }
         }
-        let body = body(node.line, entries, problems);
+        let body = body(node.mark, entries, problems);
         Some(Self {
-            line: node.line,
+            mark: node.mark,
             title: text(entries, "title", problems).unwrap_or_else(|| {
-                problems.push(node.line, "`title` is missing");
+                problems.push(node.mark, "`title` is missing");
                 String::new()
             }),
             id: text(entries, "id", problems),
@@ -97,36 +97,37 @@ impl Document {
     }
 }
 
-fn body(line: u64, entries: &[Entry], problems: &mut Problems<'_>) -> Option<Body> {
+fn body(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<Body> {
     match (entry(entries, "detection"), entry(entries, "correlation")) {
         (Some(found), None) => {
-            log_source(line, entries, true, problems);
-            let group_by = entry(entries, "group-by").map(|entry| group_by(entry, problems));
+            log_source(mark, entries, true, problems);
+            let group_by =
+                entry(entries, "group-by").map(|entry| group_by(entry, Vec::new(), problems));
             let expr = detection(found, problems)?;
             Some(Body::Detection { expr, group_by })
         }
         (None, Some(found)) => {
-            log_source(line, entries, false, problems);
+            log_source(mark, entries, false, problems);
             Correlation::read(found, problems).map(Body::Correlation)
         }
         _ => {
-            problems.push(line, "a rule has either `detection` or `correlation`");
+            problems.push(mark, "a rule has either `detection` or `correlation`");
             None
         }
     }
 }
 
 /// A rule for another log source would be silent here for ever: better refused.
-fn log_source(line: u64, entries: &[Entry], required: bool, problems: &mut Problems<'_>) {
+fn log_source(mark: Mark, entries: &[Entry], required: bool, problems: &mut Problems<'_>) {
     let Some(found) = entry(entries, "logsource") else {
         if required {
             let message = "`logsource` is missing: {product: mcp, service: tool_calls}";
-            problems.push(line, message);
+            problems.push(mark, message);
         }
         return;
     };
     let Some(parts) = found.node.map() else {
-        problems.push(found.line, "`logsource` is a map");
+        problems.push(found.mark, "`logsource` is a map");
         return;
     };
     for part in parts {
@@ -138,17 +139,17 @@ fn log_source(line: u64, entries: &[Entry], required: bool, problems: &mut Probl
         };
         if !fits {
             let message = "only `product: mcp` and `service: tool_calls` are read here";
-            problems.push(part.line, format!("logsource `{}`: {message}", part.key));
+            problems.push(part.mark, format!("logsource `{}`: {message}", part.key));
         }
     }
     if entry(parts, "product").is_none() {
-        problems.push(found.line, "`logsource` does not say `product: mcp`");
+        problems.push(found.mark, "`logsource` does not say `product: mcp`");
     }
 }
 
 fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
     let Some(parts) = found.node.map() else {
-        problems.push(found.line, "`detection` is a map of selections and a condition");
+        problems.push(found.mark, "`detection` is a map of selections and a condition");
         return None;
     };
     let mut selections = Vec::new();
@@ -160,19 +161,19 @@ fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
         }
     }
     let Some(condition) = entry(parts, "condition") else {
-        problems.push(found.line, "`detection` has no `condition`");
+        problems.push(found.mark, "`detection` has no `condition`");
         return None;
     };
     let Some(text) = condition.node.text() else {
         let kind = condition.node.kind();
-        problems.push(condition.line, format!("`condition` is one text, not {kind}"));
+        problems.push(condition.mark, format!("`condition` is one text, not {kind}"));
         return None;
     };
     // A selection that was refused would be reported a second time as an unknown name.
     if !all_read {
         return None;
     }
-    problems.take(condition.line, condition::compile(text, &selections))
+    problems.take(condition.node.mark, condition::compile(text, &selections))
 }
 
 /// A map is an and of its items; a list of maps is an or of them.
@@ -182,7 +183,7 @@ fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
             let read: Vec<Option<Expr>> = items
                 .iter()
                 .map(|item| {
-                    problems.take(item.line, Item::parse(&item.key, &item.node)).map(Expr::Item)
+                    problems.take(item.mark, Item::parse(&item.key, &item.node)).map(Expr::Item)
                 })
                 .collect();
             read.into_iter().collect::<Option<_>>().map(Expr::And)
@@ -193,10 +194,10 @@ fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
                 .map(|map| {
                     if map.map().is_none() {
                         let message = "keywords are not supported; write `field: value`";
-                        problems.push(map.line, message);
+                        problems.push(map.mark, message);
                         return None;
                     }
-                    let part = Entry { line: map.line, key: part.key.clone(), node: map.clone() };
+                    let part = Entry { mark: map.mark, key: part.key.clone(), node: map.clone() };
                     selection(&part, problems)
                 })
                 .collect();
@@ -205,39 +206,52 @@ fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
         _ => {
             let message =
                 format!("the selection `{}` is a map of fields or a list of maps", part.key);
-            problems.push(part.line, message);
+            problems.push(part.mark, message);
             None
         }
     }
 }
 
-/// A list of fields to group by.
-pub(super) fn group_by(found: &Entry, problems: &mut Problems<'_>) -> Vec<GroupField> {
+/// A list of fields or aliases to group by.
+pub(super) fn group_by(
+    found: &Entry,
+    mut aliases: Vec<GroupBy>,
+    problems: &mut Problems<'_>,
+) -> Vec<GroupBy> {
     let Some(nodes) = found.node.list().filter(|nodes| !nodes.is_empty()) else {
-        problems.push(found.line, format!("`{}` is a list of fields", found.key));
+        problems.push(found.mark, format!("`{}` is a list of fields", found.key));
         return Vec::new();
     };
-    let mut fields: Vec<GroupField> = Vec::new();
+    let mut fields: Vec<GroupBy> = Vec::new();
     for node in nodes {
+        let name = node.text().unwrap_or_default();
+        if fields.iter().any(|field| field.name() == name) {
+            problems.push(node.mark, format!("`{name}` is named twice"));
+            continue;
+        }
+        if let Some(alias) = aliases.iter().position(|alias| alias.name() == name) {
+            fields.push(aliases.swap_remove(alias));
+            continue;
+        }
         let parsed = match node.text() {
             Some(name) => GroupField::parse(name),
             None => Err(format!("a field's name is a text, not {}", node.kind())),
         };
-        if let Some(field) = problems.take(node.line, parsed) {
-            if fields.contains(&field) {
-                problems.push(node.line, format!("`{}` is named twice", field.as_str()));
-            }
-            fields.push(field);
-        }
+        fields.extend(problems.take(node.mark, parsed).map(GroupBy::Field));
     }
     fields
+}
+
+/// The texts of a list.
+pub(super) fn texts_of(found: &Entry) -> Vec<&str> {
+    found.node.list().unwrap_or_default().iter().filter_map(Node::text).collect()
 }
 
 fn text(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Option<String> {
     let found = entry(entries, key)?;
     let text = found.node.text().map(|text| text.trim().to_owned());
     if text.as_deref().is_none_or(str::is_empty) {
-        problems.push(found.line, format!("`{key}` is a text, not {}", found.node.kind()));
+        problems.push(found.mark, format!("`{key}` is a text, not {}", found.node.kind()));
     }
     text
 }
@@ -247,14 +261,14 @@ fn texts(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Vec<Strin
         return Vec::new();
     };
     let Some(nodes) = found.node.list() else {
-        problems.push(found.line, format!("`{key}` is a list of texts"));
+        problems.push(found.mark, format!("`{key}` is a list of texts"));
         return Vec::new();
     };
     let mut out = Vec::new();
     for node in nodes {
         match node.text() {
             Some(text) => out.push(text.to_owned()),
-            None => problems.push(node.line, format!("`{key}` is a list of texts")),
+            None => problems.push(node.mark, format!("`{key}` is a list of texts")),
         }
     }
     out
@@ -266,10 +280,10 @@ fn word(
     words: &[&str],
     problems: &mut Problems<'_>,
 ) -> Option<String> {
-    let line = entry(entries, key)?.line;
+    let mark = entry(entries, key)?.mark;
     let word = text(entries, key, problems)?;
     if !words.contains(&word.as_str()) {
-        problems.push(line, format!("`{key}: {word}` is none of {}", words.join(", ")));
+        problems.push(mark, format!("`{key}: {word}` is none of {}", words.join(", ")));
         return None;
     }
     Some(word)

@@ -1,6 +1,7 @@
 //! The engine: batches of call changes in, alert changes out. What it says depends on the set of
 //! calls alone.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,9 +17,11 @@ use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
 use super::known::remembered;
+use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
-use super::rule::{Chain, FirstSeen, Kind, Rule, RuleSet, Verdicts};
+use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
+use super::stages::Chain;
 
 /// First-seen groups of one rule held in memory; over it, all are let go and read from the store as
 /// they come again.
@@ -50,6 +53,7 @@ pub struct Engine {
     first_seen: Vec<FirstSeenFact>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
+    meter: Meter,
 }
 
 /// The groups of one rule.
@@ -97,6 +101,7 @@ impl Engine {
             cold_before: None,
         };
         Self {
+            meter: Meter::new(&rules),
             shelves: rules.rules.iter().map(held).collect(),
             rules,
             labels,
@@ -126,6 +131,23 @@ impl Engine {
         self.remembers = true;
     }
 
+    /// Has the time that rules take told by this clock, in nanoseconds.
+    pub fn meter(&mut self, clock: fn() -> u64) {
+        self.meter.set_clock(clock);
+    }
+
+    /// What each rule has cost so far, in the order of the rule set.
+    pub fn costs(&self) -> Vec<RuleCost> {
+        let with_groups = |(cost, shelf): (&RuleCost, &Shelf)| RuleCost {
+            groups: match &shelf.groups {
+                Groups::Chain(groups) => groups.len() as u64,
+                Groups::FirstSeen(groups) => groups.len() as u64,
+            },
+            ..*cost
+        };
+        self.meter.costs().iter().zip(&self.shelves).map(with_groups).collect()
+    }
+
     /// The values that the batches since the last time showed for the first time, and those that
     /// they took back.
     pub fn take_first_seen(&mut self) -> Vec<FirstSeenFact> {
@@ -135,7 +157,7 @@ impl Engine {
     /// What must be read from the store before these changes can be applied.
     pub fn plan(&mut self, changes: &[CallChange]) -> Vec<HistoryNeed> {
         let prepared = self.prepare(changes);
-        let needs = prepared.touches.iter().filter_map(|touch| self.need(touch)).collect();
+        let needs = prepared.touches.iter().flat_map(|touch| self.needs(touch)).collect();
         self.prepared = Some(prepared);
         needs
     }
@@ -147,19 +169,25 @@ impl Engine {
             Some(prepared) if prepared.is_of(changes) => prepared,
             _ => self.prepare(changes),
         };
-        let mut histories: FxHashMap<(usize, Key), History> = history
-            .into_iter()
-            .map(|history| {
-                let values = history.need.group.iter().map(|(_, value)| Text::clone(value));
-                ((history.need.rule, values.collect()), history)
-            })
-            .collect();
+        let mut histories: FxHashMap<(usize, Key), History> = FxHashMap::default();
+        for history in history {
+            let values = history.need.group.iter().map(|(_, value)| Text::clone(value));
+            match histories.entry((history.need.rule, values.collect())) {
+                // A rule with aliases asks once for each of the fields.
+                Entry::Occupied(mut known) => known.get_mut().calls.extend(history.calls),
+                Entry::Vacant(free) => {
+                    free.insert(history);
+                }
+            }
+        }
         let mut outcomes: Vec<Outcome> = Vec::new();
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
         for touch in prepared.touches {
             let rule = touch.rule;
             let history = histories.remove(&(rule, touch.key.clone()));
+            self.meter.begin_group();
             let outcome = self.settle(touch, history);
+            self.meter.settled(rule);
             if let Some(all) = outcomes.get_mut(rule) {
                 all.extend(outcome);
             }
@@ -187,8 +215,9 @@ impl Engine {
     }
 
     /// Evaluates every call once and sorts what the rules want by group.
-    fn prepare(&self, changes: &[CallChange]) -> Prepared {
+    fn prepare(&mut self, changes: &[CallChange]) -> Prepared {
         let rules = &*self.rules;
+        let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
         let mut index: Vec<FxHashMap<Key, usize>> = vec![FxHashMap::default(); rules.rules.len()];
         let mut prepared =
@@ -201,60 +230,106 @@ impl Engine {
                 .filter_map(|(call, present)| call.as_ref().map(|call| (call, present)))
             {
                 verdicts.reset();
+                meter.begin_call();
                 let subject = Subject::new(call, &*self.labels);
                 for (number, (rule, index)) in rules.rules.iter().zip(&mut index).enumerate() {
-                    let stages = verdicts.stages(rules, rule, &subject);
-                    if stages == 0 || !rule.group_of(call, &mut key) {
+                    let slots = verdicts.slots(rules, rule, &subject);
+                    meter.looked(number);
+                    if slots == 0 {
                         continue;
                     }
-                    let Some(at) = call.at else {
-                        prepared.add_untimed(number, rule, &key, call, present);
-                        continue;
-                    };
-                    if matches!(rule.kind, Kind::FirstSeen(_)) {
-                        key.pop();
-                    }
-                    let event = Event { at, stages, call: Arc::clone(call) };
-                    prepared.add(number, index, &key, Op { event, present });
+                    rule.each_group(call, slots, &mut key, |key, stages| {
+                        meter.fitted(number);
+                        let Some(at) = call.at else {
+                            prepared.add_untimed(number, rule, key, call, present);
+                            return;
+                        };
+                        if matches!(rule.kind, Kind::FirstSeen(_)) {
+                            key.pop();
+                        }
+                        let event = Event { at, stages, call: Arc::clone(call) };
+                        prepared.add(number, index, key, Op { event, present });
+                    });
                 }
             }
         }
         prepared
     }
 
+    /// One need, or one for each way in which the rule groups its calls.
+    fn needs(&self, touch: &Touch) -> Vec<HistoryNeed> {
+        let rule = self.rules.rules.get(touch.rule);
+        let Some((rule, need)) = rule.zip(self.need(touch)) else {
+            return Vec::new();
+        };
+        let group = |grouping: &Grouping| {
+            let names = grouping.fields.iter().map(|field| Text::from(field.as_str()));
+            names.zip(touch.key.iter().cloned()).collect()
+        };
+        let groupings = rule.groupings.iter();
+        groupings.map(|of| HistoryNeed { group: group(of), ..need.clone() }).collect()
+    }
+
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
-        let mut only_remembered = false;
-        let (needed, reach_micros, whole) = match (&rule.kind, &held.groups) {
+        let mut need = HistoryNeed {
+            rule: touch.rule,
+            group: Vec::new(),
+            alert_group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
+            touched: touch.earliest,
+            reach_micros: 0,
+            felt_until: Micros(i64::MAX),
+            quiet_micros: 0,
+            settled_before: Micros(i64::MIN),
+            whole: false,
+            only_remembered: false,
+        };
+        let is_needed = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                let reach = chain.reach_micros();
-                let needed = match groups.get(&touch.key) {
+                (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
+                let group = groups.get(&touch.key);
+                need.settled_before = self.settled_before(chain, group, held.cold_before);
+                let past = touch.ops.iter().map(|op| op.event.at);
+                // What memory holds takes the rest of the batch.
+                let past = past.filter(|at| group.is_none() || *at < need.settled_before);
+                let newest = past.max().unwrap_or(touch.earliest);
+                need.felt_until = newest.plus(chain.lookback_micros());
+                match group {
                     Some(group) => touch.earliest < group.floor,
-                    None => held.cold_before.is_some_and(|cold| touch.earliest <= cold.plus(reach)),
-                };
-                (needed, reach, false)
+                    None => held
+                        .cold_before
+                        .is_some_and(|cold| touch.earliest <= cold.plus(need.reach_micros)),
+                }
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
+                (need.touched, need.whole) = (Micros(i64::MIN), true);
                 let prefix = Prefix { rule, first, key: &touch.key };
-                let needed = if let Some(seen) = groups.get(&touch.key) {
+                if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
-                    only_remembered = held.cold_before.is_none();
-                    self.remembers || !only_remembered
-                };
-                (needed, 0, true)
+                    need.only_remembered = held.cold_before.is_none();
+                    self.remembers || !need.only_remembered
+                }
             }
-            _ => return None,
+            _ => false,
         };
-        needed.then(|| HistoryNeed {
-            rule: touch.rule,
-            group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
-            touched: if whole { Micros(i64::MIN) } else { touch.earliest },
-            reach_micros,
-            whole,
-            only_remembered,
-        })
+        is_needed.then_some(need)
+    }
+
+    /// What ends before this is put right on its own, and is not kept: the group in memory goes on
+    /// from its floor, and a group that is not in memory has been idle since.
+    fn settled_before(
+        &self,
+        chain: &Chain,
+        group: Option<&Group>,
+        cold_before: Option<Micros>,
+    ) -> Micros {
+        if let Some(group) = group {
+            return group.floor;
+        }
+        let idle = self.watermark.map(|watermark| watermark.minus(idle_micros(chain)));
+        idle.zip(cold_before).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
     }
 
     fn settle(&mut self, touch: Touch, history: Option<History>) -> Outcome {
@@ -284,14 +359,13 @@ impl Engine {
     /// The calls of a history that take part in the group.
     fn events_of(&self, rule: &Rule, key: &[Text], calls: &[Arc<Call>]) -> Vec<Event> {
         let mut verdicts = Verdicts::new(&self.rules);
-        let mut found = Vec::new();
         let event = |call: &Arc<Call>| {
             let at = call.at?;
-            let is_member = rule.group_of(call, &mut found) && found.starts_with(key);
             verdicts.reset();
             let subject = Subject::new(call, &*self.labels);
-            let stages = verdicts.stages(&self.rules, rule, &subject);
-            (is_member && stages != 0).then(|| Event { at, stages, call: Arc::clone(call) })
+            let slots = verdicts.slots(&self.rules, rule, &subject);
+            let stages = rule.slots_in(key, call, slots);
+            (stages != 0).then(|| Event { at, stages, call: Arc::clone(call) })
         };
         calls.iter().filter_map(event).collect()
     }
@@ -388,9 +462,31 @@ fn settle_chain(
 ) -> Outcome {
     let key = touch.key.clone();
     let scope = Scope { rule, chain, key: &key };
-    if let Some((events, history)) = past {
-        groups.insert(key.clone(), Group::restore(scope, events, &history));
+    if let Some((events, mut history)) = past {
+        let Some(until) = history.need.until(&history.alerts) else {
+            groups.insert(key.clone(), Group::restore(scope, events, &history));
+            return update(groups, scope, cold_before, touch);
+        };
+        let before = history.need.settled_before;
+        let is_past = |op: &Op| !groups.contains_key(&key) || op.event.at < before;
+        let (past, ops): (Vec<Op>, Vec<Op>) = touch.ops.into_iter().partition(is_past);
+        history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
+        let mut outcome = Group::restore(scope, events, &history).update(scope, past);
+        if !ops.is_empty() {
+            outcome.extend(update(groups, scope, cold_before, Touch { ops, ..touch }));
+        }
+        return outcome;
     }
+    update(groups, scope, cold_before, touch)
+}
+
+fn update(
+    groups: &mut FxHashMap<Key, Group>,
+    scope: Scope<'_>,
+    cold_before: Option<Micros>,
+    touch: Touch,
+) -> Outcome {
+    let chain = scope.chain;
     let group = groups.entry(touch.key).or_insert_with(|| {
         // Whatever the group did before is further back than a reach from here.
         let floor =

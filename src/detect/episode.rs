@@ -8,7 +8,8 @@ use rustc_hash::{FxHashSet, FxHasher};
 use crate::model::{Alert, AlertId, Call, CallId, Evidence, IdHasher, Micros, Text, Why};
 
 use super::chain::{Chains, Event};
-use super::rule::{Chain, Kind, Rule};
+use super::rule::{Kind, Rule};
+use super::stages::Chain;
 
 /// The longest an episode can last, from its first match's close to its last's.
 const EPISODE_MAX_MICROS: i64 = 24 * Micros::HOUR;
@@ -21,11 +22,11 @@ const EVIDENCE_MAX: usize = 200;
 const FIRST_HEAD: usize = 100;
 const FIRST_TAIL: usize = 20;
 
-/// One call that an episode rests on, and the stage it fills.
+/// One call that an episode rests on, and the slot it is shown in.
 #[derive(Clone, Debug)]
 struct Filled {
     event: Event,
-    stage: u8,
+    slot: u8,
 }
 
 /// When the first and the last match of an episode close.
@@ -72,11 +73,10 @@ impl Episode {
         let evidence = chains.evidence(&[first]);
         let filled = evidence
             .iter()
-            .map(|(index, stage)| Filled { event: events[*index].clone(), stage: *stage });
-        let value = match chain.count {
-            Some(_) => evidence.iter().filter(|(_, stage)| *stage == 0).count() as u64,
-            None => chain.stages.len() as u64,
-        };
+            .map(|(index, slot)| Filled { event: events[*index].clone(), slot: *slot });
+        let shown: Vec<(&Event, u8)> =
+            evidence.iter().map(|(index, slot)| (&events[*index], *slot)).collect();
+        let value = chain.value(&shown);
         Self {
             closing: Arc::clone(&closing.call),
             span: Span { first_at: closing.at, last_at: closing.at },
@@ -99,11 +99,11 @@ impl Episode {
         self.span.last_at = events[*last].at;
         let mut pinned = self.pinned.iter().peekable();
         let mut added = Vec::new();
-        for (index, stage) in chains.evidence(matches) {
+        for (index, slot) in chains.evidence(matches) {
             let event = &events[index];
             while pinned.next_if(|pinned| pinned.event.order(event).is_lt()).is_some() {}
             if pinned.peek().is_none_or(|pinned| pinned.event.order(event).is_ne()) {
-                added.push(Filled { event: event.clone(), stage });
+                added.push(Filled { event: event.clone(), slot });
             }
         }
         if let Some(first) = added.first() {
@@ -137,7 +137,7 @@ impl Episode {
     pub(super) fn alert(&self, rule: &Rule, group: &[Text]) -> Alert {
         let (shown, elided) = self.shown();
         let evidence = shown.into_iter().map(|filled| Evidence {
-            stage: Text::clone(rule.stage_name(filled.stage)),
+            stage: Text::clone(rule.slot_name(filled.slot)),
             call: Arc::clone(&filled.event.call),
         });
         Alert {
@@ -156,7 +156,7 @@ impl Episode {
         let mut hasher = FxHasher::default();
         (self.count, self.value, self.first_at, self.span.last_at, elided).hash(&mut hasher);
         for filled in shown {
-            (filled.event.place(), filled.stage).hash(&mut hasher);
+            (filled.event.place(), filled.slot).hash(&mut hasher);
         }
         Reported {
             id: alert_id(rule, group, self.closing.id),
@@ -213,10 +213,7 @@ pub(super) fn alert_id(rule: &Rule, group: &[Text], closing: CallId) -> AlertId 
 /// An alert that rests on its closing call alone; episodes of more fill in the rest.
 pub(super) fn alert(rule: &Rule, group: &[Text], closing: &Arc<Call>, value: u64) -> Alert {
     let threshold = match &rule.kind {
-        Kind::Chain(chain) => match chain.count {
-            Some(count) => count.min,
-            None => chain.stages.len() as u64,
-        },
+        Kind::Chain(chain) => chain.threshold(),
         Kind::FirstSeen(first) => first.baseline as u64,
     };
     Alert {
@@ -239,7 +236,7 @@ pub(super) fn alert(rule: &Rule, group: &[Text], closing: &Arc<Call>, value: u64
             timespan: rule.timespan_micros().map(|micros| micros as f64 / 1e6),
         },
         evidence: vec![Evidence {
-            stage: Text::clone(rule.stage_name(0)),
+            stage: Text::clone(rule.slot_name(0)),
             call: Arc::clone(closing),
         }],
         elided: 0,
@@ -257,8 +254,8 @@ fn pin(filled: Vec<Filled>) -> Vec<Filled> {
     let mut index = 0;
     let mut pinned = filled;
     pinned.retain(|filled| {
-        let is_first = stages & (1 << filled.stage) == 0;
-        stages |= 1 << filled.stage;
+        let is_first = stages & (1 << filled.slot) == 0;
+        stages |= 1 << filled.slot;
         let keep = is_first || index < FIRST_HEAD || index >= tail;
         index += 1;
         keep
@@ -266,7 +263,7 @@ fn pin(filled: Vec<Filled>) -> Vec<Filled> {
     pinned
 }
 
-/// Joins two ordered lists; a call in both keeps the earlier stage.
+/// Joins two ordered lists; a call in both keeps the earlier slot.
 fn merge(old: Vec<Filled>, added: Vec<Filled>) -> Vec<Filled> {
     if old.is_empty() {
         return added;
@@ -279,7 +276,7 @@ fn merge(old: Vec<Filled>, added: Vec<Filled>) -> Vec<Filled> {
     out.dedup_by(|later, kept| {
         let same = later.event.order(&kept.event).is_eq();
         if same {
-            kept.stage = kept.stage.min(later.stage);
+            kept.slot = kept.slot.min(later.slot);
         }
         same
     });

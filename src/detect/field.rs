@@ -41,6 +41,7 @@ enum What {
     Ended,
     DurationMs,
     AskToAnswerMs,
+    Attempts,
     Principal,
     Client,
     Actor,
@@ -70,6 +71,7 @@ const FIELDS: &[(&str, What)] = &[
     ("ended", What::Ended),
     ("duration_ms", What::DurationMs),
     ("ask_to_answer_ms", What::AskToAnswerMs),
+    ("attempts", What::Attempts),
     ("principal", What::Principal),
     ("client", What::Client),
     ("actor", What::Actor),
@@ -124,7 +126,7 @@ impl Field {
     }
 
     pub(super) const fn is_number(&self) -> bool {
-        matches!(self.what, What::DurationMs | What::AskToAnswerMs)
+        matches!(self.what, What::DurationMs | What::AskToAnswerMs | What::Attempts)
     }
 
     /// An argument may be a number or a text; all other fields are one or the other.
@@ -166,6 +168,7 @@ impl Field {
             What::Ended => call.ended.is_some_and(|ended| test(&ended.to_rfc3339())),
             What::DurationMs => call.duration_ms.is_some_and(|ms| test(&ms.to_string())),
             What::AskToAnswerMs => call.ask_to_answer_ms.is_some_and(|ms| test(&ms.to_string())),
+            What::Attempts => test(&call.attempts().to_string()),
             What::Principal => call.principal.as_deref().is_some_and(&mut *test),
             What::Client => call.client.as_deref().is_some_and(&mut *test),
             What::Actor => test(&call.actor),
@@ -259,6 +262,51 @@ impl GroupField {
             Self::ToolName => Some(&call.tool),
             Self::ToolServer => call.server.as_ref(),
             Self::Code => Some(&call.code),
+        }
+    }
+}
+
+/// The fields whose values can be counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ValueField {
+    Group(GroupField),
+    /// An argument; a call that holds it twice shows two values.
+    Arg(String),
+}
+
+impl ValueField {
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
+        if let Some(argument) = name.strip_prefix("args.")
+            && !argument.is_empty()
+            && name != "args.names"
+        {
+            return Ok(Self::Arg(argument.to_owned()));
+        }
+        GroupField::parse(name).map(Self::Group).map_err(|_| {
+            let known = GroupField::ALL.into_iter().map(GroupField::as_str);
+            let hint = did_you_mean(name, known.chain(["args."]));
+            format!("values of `{name}` cannot be counted{hint}")
+        })
+    }
+
+    /// Calls `each` with every value that the call has.
+    pub(super) fn each<'c>(&self, call: &'c Call, each: &mut dyn FnMut(Cow<'c, str>)) {
+        match self {
+            Self::Group(field) => {
+                if let Some(value) = field.value(call) {
+                    each(Cow::Borrowed(value));
+                }
+            }
+            Self::Arg(name) => {
+                call.args.values.iter().filter(|arg| *arg.name == **name).map(plain).for_each(each);
+            }
+        }
+    }
+
+    pub(super) fn is_in(&self, call: &Call) -> bool {
+        match self {
+            Self::Group(field) => field.value(call).is_some(),
+            Self::Arg(name) => call.args.values.iter().any(|arg| *arg.name == **name),
         }
     }
 }

@@ -9,7 +9,8 @@ use super::chain::{Chains, Event};
 use super::episode::{Episode, Reported};
 use super::history::History;
 use super::outcome::{Gone, Outcome, Set};
-use super::rule::{Chain, Rule};
+use super::rule::Rule;
+use super::stages::{Chain, MEMBER};
 
 /// What happened to one call in one group.
 #[derive(Clone, Debug)]
@@ -50,14 +51,14 @@ const LATE_MIN_MICROS: i64 = Micros::MINUTE;
 const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
 
 /// How far the floor of a group follows its newest call, in microseconds.
-const fn lag_micros(chain: &Chain) -> i64 {
+fn lag_micros(chain: &Chain) -> i64 {
     let lag = chain.reach_micros().saturating_add(LATE_MIN_MICROS);
     if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
 }
 
 /// A group idle for this long is let go, in microseconds. Twice the reach, so that a group that is
 /// new to memory is mostly known to be new to the store as well.
-pub(super) const fn idle_micros(chain: &Chain) -> i64 {
+pub(super) fn idle_micros(chain: &Chain) -> i64 {
     chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
 
@@ -71,6 +72,8 @@ impl Group {
     /// part, in any order.
     pub(super) fn restore(scope: Scope<'_>, mut events: Vec<Event>, history: &History) -> Self {
         events.sort_by(Event::order);
+        // A call can be in two answers, where a rule has aliases.
+        events.dedup_by(|a, b| a.order(b).is_eq());
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
         let before = fold(scope.chain, &events, floor, None, floor);
@@ -137,11 +140,41 @@ impl Group {
         }
         let gone = self.events.partition_point(|event| event.at < context);
         self.events.drain(..gone);
+        if let Some(gap) = chain.gap_micros() {
+            self.thin(gap);
+        }
         let mut episodes = folded.episodes.iter();
         self.reported.retain(|reported| {
             let from = episodes.next().map(|episode| episode.span.first_at);
             reported.last_seen >= cut || (from.is_some() && from == open_from)
         });
+    }
+}
+
+impl Group {
+    /// Of the calls before the floor, keeps what a later match can still rest on: nothing of a
+    /// session that has ended or has no call yet that a chain starts with, and of the calls that
+    /// only keep it going as many as show that it did.
+    fn thin(&mut self, gap_micros: i64) {
+        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let mut later = self.events.split_off(settled);
+        let mut kept: Vec<Event> = Vec::new();
+        for (index, event) in self.events.iter().enumerate() {
+            let next = self.events.get(index + 1);
+            let next_at = next.map_or(self.floor, |next| next.at);
+            // Nobody knows yet what the last one leads to.
+            let is_bridge = next.is_none()
+                || kept.last().is_some_and(|last| next_at.since(last.at) > gap_micros);
+            let is_start = event.stages & 1 != 0;
+            if is_start || !kept.is_empty() && (event.stages != MEMBER || is_bridge) {
+                kept.push(event.clone());
+            }
+            if kept.last().is_some_and(|last| next_at.since(last.at) > gap_micros) {
+                kept.clear();
+            }
+        }
+        kept.append(&mut later);
+        self.events = kept;
     }
 }
 

@@ -15,15 +15,42 @@ pub struct HistoryNeed {
     /// Fields and the values that the calls (and the alerts' groups) must have. For a first-seen
     /// rule this is the group without its last field, whose values are all wanted.
     pub group: Vec<(Text, Text)>,
+    /// The group as alerts name it: the same, unless the rule has aliases for its fields. A rule whose
+    /// calls are grouped by different fields has a need for each of them.
+    pub alert_group: Vec<(Text, Text)>,
     /// The earliest time that the batch touches; before everything where all of the past is wanted.
     pub touched: Micros,
     /// How far before `touched`, and before the first close of the earliest listed alert, calls
     /// still matter.
     pub reach_micros: i64,
+    /// The latest time at which a match can close that rests on what the batch changes in the past.
+    pub felt_until: Micros,
+    /// Matches at most this far apart, in microseconds, are one alert.
+    pub quiet_micros: i64,
+    /// From here on the group is in memory, or is not asked for yet.
+    pub settled_before: Micros,
     /// All calls of the group are wanted, however old.
     pub whole: bool,
     /// The store has no call of the group, so that only what is remembered of it is wanted.
     pub only_remembered: bool,
+}
+
+impl HistoryNeed {
+    /// Up to when calls are wanted, given all alerts that the answer lists: up to the end of the
+    /// run of matches that the batch can change. None: to the end of time.
+    pub fn until(&self, alerts: &[KnownAlert]) -> Option<Micros> {
+        if self.whole {
+            return None;
+        }
+        let mut spans: Vec<(Micros, Micros)> =
+            alerts.iter().filter_map(|alert| Some((alert.closing_at?, alert.last_seen?))).collect();
+        spans.sort_unstable();
+        // A change can move the cuts of a run that is longer than an episode can be.
+        let until = spans.into_iter().fold(self.felt_until, |until, (first, last)| {
+            if first <= until.plus(self.quiet_micros) { until.max(last) } else { until }
+        });
+        (until.plus(self.quiet_micros) < self.settled_before).then_some(until)
+    }
 }
 
 /// The answer to a need: the group as it stands in the store, before the batch.
@@ -31,7 +58,7 @@ pub struct HistoryNeed {
 pub struct History {
     pub need: HistoryNeed,
     /// All calls of the group from `min(touched, closing_at of the earliest listed alert) - reach`
-    /// to the end of time, in any order. Calls that the rule does not ask for do no harm.
+    /// to [`HistoryNeed::until`], in any order. Calls that the rule does not ask for do no harm.
     pub calls: Vec<Arc<Call>>,
     /// The alerts of the rule and group that are not retracted, with `last_seen` no earlier than
     /// `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's

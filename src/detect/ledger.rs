@@ -95,15 +95,16 @@ impl Ledger {
         let rule = self.rules.rules.get(need.rule).map(|rule| &rule.name);
         let is_listed = |alert: &&Alert| {
             Some(&alert.rule) == rule
-                && need.group.iter().all(|pair| alert.group.contains(pair))
+                && need.alert_group.iter().all(|pair| alert.group.contains(pair))
                 && alert.last_seen.is_some_and(|at| at >= need.touched.minus(need.reach_micros))
         };
         let alerts: Vec<KnownAlert> =
             self.alerts.values().filter(is_listed).map(known_alert).collect();
         let starts = alerts.iter().filter_map(|alert| alert.closing_at);
         let from = starts.fold(need.touched, Micros::min).minus(need.reach_micros);
+        let until = need.until(&alerts).unwrap_or(Micros(i64::MAX));
         let is_member = |call: &&Arc<Call>| {
-            call.at.is_some_and(|at| at >= from)
+            call.at.is_some_and(|at| (from..=until).contains(&at))
                 && need.group.iter().all(|(field, value)| {
                     GroupField::parse(field).is_ok_and(|field| field.value(call) == Some(value))
                 })

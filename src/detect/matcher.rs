@@ -2,6 +2,8 @@
 
 use regex::Regex;
 
+use super::bounds::Compare;
+use super::cidr::Cidr;
 use super::field::{Field, Subject};
 use super::yaml::{Node, Value};
 
@@ -17,6 +19,8 @@ pub(super) enum Expr {
 /// One field and what its value must be.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
+    /// As the rule says it, for people.
+    asks: String,
     field: Field,
     tests: Vec<Test>,
     /// Every test must hold, each by any of the field's values; otherwise one is enough.
@@ -29,17 +33,9 @@ enum Test {
     Exact(String),
     Cased(String),
     Pattern(Regex),
+    Network(Cidr),
     Number(Compare, f64),
     Exists(bool),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Compare {
-    Equal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
 }
 
 impl Expr {
@@ -69,10 +65,13 @@ impl Item {
         let field = Field::parse(words.next().unwrap_or_default())?;
         let mut how = None;
         let (mut all, mut cased) = (false, false);
+        let mut flags = String::new();
         for word in words {
             match word {
                 "all" => all = true,
                 "cased" => cased = true,
+                // Sigma's flags of regular expressions.
+                "i" | "m" | "s" if matches!(how, Some(Modifier::Regex)) => flags.push_str(word),
                 _ => {
                     let modifier = Modifier::parse(word)?;
                     if how.replace(modifier).is_some() {
@@ -81,18 +80,35 @@ impl Item {
                 }
             }
         }
+        let how = How { modifier: how, cased, flags: &flags };
         let values = node.list().unwrap_or(std::slice::from_ref(node));
         if values.is_empty() {
             return Err(format!("`{key}` has an empty list: it could never match"));
         }
-        let tests = values
-            .iter()
-            .map(|value| test(&field, how, cased, value))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { field, tests, all })
+        let tests =
+            values.iter().map(|value| test(&field, how, value)).collect::<Result<Vec<_>, _>>()?;
+        if all && tests.iter().any(|test| matches!(test, Test::Exists(_))) {
+            return Err(format!("`all` means nothing beside what `{key}` asks"));
+        }
+        Ok(Self { asks: asks(key, values), field, tests, all })
     }
 
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    /// What it asks, as the rule says it.
+    pub(super) fn asks(&self) -> &str {
+        &self.asks
+    }
+
+    /// The values that the field has in the call, as they are compared.
+    pub(super) fn values(&self, subject: &Subject<'_>) -> Vec<String> {
+        let mut values = Vec::new();
+        self.field.any(subject, &mut |value| {
+            values.push(value.to_owned());
+            false
+        });
+        values
+    }
+
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
         let holds = |test: &Test| match test {
             Test::Exists(wanted) => self.field.any(subject, &mut |_| true) == *wanted,
             test => self.field.any(subject, &mut |value| test.holds(value)),
@@ -107,23 +123,11 @@ impl Test {
             Self::Exact(text) => text.eq_ignore_ascii_case(value),
             Self::Cased(text) => text == value,
             Self::Pattern(regex) => regex.is_match(value),
+            Self::Network(network) => network.holds(value),
             Self::Number(compare, number) => {
                 value.parse::<f64>().is_ok_and(|value| compare.holds(value, *number))
             }
             Self::Exists(wanted) => *wanted,
-        }
-    }
-}
-
-impl Compare {
-    fn holds(self, value: f64, number: f64) -> bool {
-        match self {
-            // The figure stands in the rule as it stands in the log: nothing was computed.
-            Self::Equal => value.total_cmp(&number).is_eq(),
-            Self::Less => value < number,
-            Self::LessOrEqual => value <= number,
-            Self::Greater => value > number,
-            Self::GreaterOrEqual => value >= number,
         }
     }
 }
@@ -134,6 +138,7 @@ enum Modifier {
     StartsWith,
     EndsWith,
     Regex,
+    Cidr,
     Number(Compare),
     Exists,
 }
@@ -145,6 +150,7 @@ impl Modifier {
             "startswith" => Self::StartsWith,
             "endswith" => Self::EndsWith,
             "re" => Self::Regex,
+            "cidr" => Self::Cidr,
             "lt" => Self::Number(Compare::Less),
             "lte" => Self::Number(Compare::LessOrEqual),
             "gt" => Self::Number(Compare::Greater),
@@ -153,19 +159,44 @@ impl Modifier {
             _ => {
                 return Err(format!(
                     "the modifier `{word}` is not supported; there are contains, startswith, \
-                     endswith, re, cased, lt, lte, gt, gte, exists and all"
+                     endswith, re, cidr, cased, lt, lte, gt, gte, exists and all"
                 ));
             }
         })
     }
 }
 
-fn test(field: &Field, how: Option<Modifier>, cased: bool, node: &Node) -> Result<Test, String> {
+/// `field|modifier: value, value`.
+fn asks(key: &str, values: &[Node]) -> String {
+    let shown = |node: &Node| match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        _ => "null".to_owned(),
+    };
+    let values: Vec<String> = values.iter().map(shown).collect();
+    format!("{key}: {}", values.join(", "))
+}
+
+/// The modifiers of one item.
+#[derive(Clone, Copy)]
+struct How<'a> {
+    modifier: Option<Modifier>,
+    cased: bool,
+    /// Of a regular expression.
+    flags: &'a str,
+}
+
+fn test(field: &Field, how: How<'_>, node: &Node) -> Result<Test, String> {
     let name = field.name();
+    let How { modifier: how, cased, flags } = how;
     if field.is_time() && !matches!(how, Some(Modifier::Exists)) {
         return Err(format!("`{name}` is a time: only `{name}|exists` can be asked"));
     }
-    if cased && matches!(how, Some(Modifier::Regex | Modifier::Number(_) | Modifier::Exists)) {
+    let takes_case =
+        matches!(how, None | Some(Modifier::Contains | Modifier::StartsWith | Modifier::EndsWith));
+    if cased && !takes_case {
         return Err(format!("`cased` means nothing beside the other modifier of `{name}`"));
     }
     match (how, &node.value) {
@@ -180,9 +211,13 @@ fn test(field: &Field, how: Option<Modifier>, cased: bool, node: &Node) -> Resul
             })?;
             Ok(Test::Number(compare, number))
         }
-        (Some(Modifier::Regex), Value::Text(text)) => Regex::new(text)
+        (Some(Modifier::Regex), Value::Text(text)) => pattern(flags, text)
             .map(Test::Pattern)
             .map_err(|error| format!("`{name}|re`: {}", last_line(&error))),
+        (Some(Modifier::Cidr), Value::Text(text)) => {
+            let network = Cidr::parse(text).map(Test::Network);
+            network.ok_or_else(|| format!("`{name}|cidr` takes networks such as 10.0.0.0/8"))
+        }
         (how, Value::Text(text)) => text_test(field, how, cased, text),
         (None, Value::Null) => Ok(Test::Exists(false)),
         (None, Value::Bool(value)) if field.is_yes_no() => {
@@ -196,6 +231,13 @@ fn test(field: &Field, how: Option<Modifier>, cased: bool, node: &Node) -> Resul
         (None, Value::Int(number)) => text_test(field, None, cased, &number.to_string()),
         _ => Err(not_a_value(name, node)),
     }
+}
+
+fn pattern(flags: &str, text: &str) -> Result<Regex, regex::Error> {
+    if flags.is_empty() {
+        return Regex::new(text);
+    }
+    Regex::new(&format!("(?{flags}:{text})"))
 }
 
 fn not_a_value(name: &str, node: &Node) -> String {
@@ -302,7 +344,12 @@ mod tests {
             chars: None,
             summarised: false,
         };
-        call.args.values = vec![arg("limit", "20"), arg("path", r#""C:\\Ünï\\a*b.TXT""#)];
+        call.args.values = vec![
+            arg("limit", "20"),
+            arg("host", r#""10.1.2.3""#),
+            arg("share", r#""\\\\srv\\data""#),
+            arg("path", r#""C:\\Ünï\\a*b.TXT""#),
+        ];
         call.args.dropped = vec!["query".into()];
         call.flags = vec!["signal:override".into(), "too_large".into()];
         call.also = vec![("principal".into(), "eve".into())];
@@ -330,6 +377,14 @@ mod tests {
             "tool.name|endswith: [x, _FILE]",
             "tool.name|contains|all: [files, read]",
             "tool.name|re: '^read_f.le$'",
+            "tool.name|re|i: '^READ_f.le$'",
+            "tool.name: 'mcp__*__read_????'",
+            "args.host|cidr: [192.168.0.0/16, 10.0.0.0/8]",
+            "args.share: '\\\\\\\\srv\\\\*'",
+            "args.share: '\\\\\\\\srv\\data'",
+            "args.share|endswith: '\\data'",
+            "attempts: 1",
+            "attempts|lt: 2",
             "tool.sensitive: yes",
             "tool.sensitive: true",
             "tool.outbound: unknown",
@@ -362,6 +417,10 @@ mod tests {
             "tool.name|cased: READ_file",
             "tool.name|contains|all: [files, write]",
             "tool.name|re: '^READ'",
+            "tool.name: 'mcp__?__read_file'",
+            "args.host|cidr: 11.0.0.0/8",
+            "args.share: 'srv\\*'",
+            "attempts|gte: 2",
             "tool.sensitive: no",
             "tool.outbound: no",
             "principal: bob",

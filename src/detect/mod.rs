@@ -5,25 +5,34 @@
 //! What it finds is a function of the set of calls, never of the order in which they came: see
 //! [`Engine`].
 
+mod about;
+mod bounds;
 mod cases;
 mod chain;
+mod cidr;
 mod compile;
 mod condition;
 mod correlation;
+mod distinct;
 mod document;
 mod engine;
 mod episode;
+mod explain;
 mod field;
 mod group;
 mod history;
 mod known;
 mod ledger;
 mod matcher;
+mod meter;
 mod outcome;
+mod overrides;
 mod problem;
 mod rule;
 mod seen;
 mod shipped;
+mod stages;
+mod tally;
 mod trial;
 mod yaml;
 
@@ -34,11 +43,18 @@ mod naive;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod property_rules;
+#[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod scenarios;
 
 pub use engine::{Engine, evaluate};
+pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;
 pub use history::{History, HistoryNeed, KnownAlert};
+pub use meter::RuleCost;
+pub use overrides::Overrides;
 pub use problem::RuleProblem;
 pub use rule::{Rule, RuleSet};
 pub use shipped::{merge, shipped};

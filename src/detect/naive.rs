@@ -12,13 +12,44 @@ use super::rule::RuleSet;
 /// One rule, told again in Rust rather than YAML.
 pub(super) struct NaiveRule {
     pub(super) name: &'static str,
-    pub(super) group: fn(&Call) -> Option<Vec<Text>>,
+    /// The group of a call, for each stage; the last one is that of all further stages.
+    pub(super) groups: Vec<GroupOf>,
     pub(super) what: What,
 }
 
+pub(super) type GroupOf = fn(&Call) -> Option<Vec<Text>>;
+
 pub(super) enum What {
-    Chain { stages: Vec<NaiveStage>, count: Option<(usize, i64)>, timespan: i64, quiet: i64 },
-    FirstSeen { stage: &'static str, fits: fn(&Call) -> bool, baseline: usize },
+    Chain(NaiveChain),
+    FirstSeen { stage: &'static str, fits: Fits, baseline: usize },
+}
+
+pub(super) type Fits = fn(&Call) -> bool;
+
+/// Spans are microseconds.
+#[derive(Clone)]
+pub(super) struct NaiveChain {
+    pub(super) stages: Vec<NaiveStage>,
+    /// False where the stages can be filled in any order.
+    pub(super) ordered: bool,
+    pub(super) timespan: i64,
+    /// The longest gap of a session that the chain must lie in.
+    pub(super) gap: Option<i64>,
+    pub(super) quiet: i64,
+}
+
+#[derive(Clone)]
+pub(super) struct NaiveStage {
+    pub(super) name: &'static str,
+    pub(super) fits: Fits,
+    pub(super) count: Option<(i64, NaiveCount)>,
+}
+
+#[derive(Clone)]
+pub(super) enum NaiveCount {
+    Events(fn(usize) -> bool),
+    Values(fn(&Call) -> Option<Text>, fn(usize) -> bool),
+    Share { per_name: &'static str, per: Fits, enough: fn(usize, usize) -> bool },
 }
 
 /// All that an alert says, in a form that can be compared.
@@ -35,11 +66,11 @@ pub(super) struct Said {
     pub(super) evidence: Vec<(String, CallId)>,
 }
 
-/// A stage's name and what fills it.
-pub(super) type NaiveStage = (&'static str, fn(&Call) -> bool);
+/// The slot that each call is shown in, by index: stage, and 1 for the rest of a ratio.
+type Filled = BTreeMap<usize, (usize, usize)>;
 
-/// The stage that each call fills, by index.
-type Filled = BTreeMap<usize, usize>;
+/// A group's calls, each with the stages for which it is in the group.
+type Members = Vec<(Arc<Call>, u32)>;
 
 /// A group and its first call.
 type FirstOf<'a> = (&'a Vec<Text>, &'a Arc<Call>);
@@ -48,23 +79,32 @@ type FirstOf<'a> = (&'a Vec<Text>, &'a Arc<Call>);
 pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) -> Vec<Said> {
     let mut out = Vec::new();
     for rule in rules {
-        let mut groups: BTreeMap<Vec<Text>, Vec<Arc<Call>>> = BTreeMap::new();
+        let mut groups: BTreeMap<Vec<Text>, Members> = BTreeMap::new();
         for call in calls {
-            if let Some(group) = (rule.group)(call) {
-                groups.entry(group).or_default().push(Arc::clone(call));
+            for (stage, group) in rule.groups.iter().enumerate() {
+                let Some(key) = group(call) else { continue };
+                let stages = if stage + 1 < rule.groups.len() { 1 } else { u32::MAX } << stage;
+                let members = groups.entry(key).or_default();
+                match members.iter_mut().find(|(known, _)| known.id == call.id) {
+                    Some((_, known)) => *known |= stages,
+                    None => members.push((Arc::clone(call), stages)),
+                }
             }
         }
         for calls in groups.values_mut() {
-            calls.sort_by_key(|call| call.order());
+            calls.sort_by_key(|(call, _)| call.order());
         }
         match &rule.what {
-            What::Chain { stages, count, timespan, quiet } => {
+            What::Chain(chain) => {
                 for (group, calls) in &groups {
-                    let chain = NaiveChain { stages, count: *count, timespan: *timespan, calls };
-                    out.extend(chain.alerts(rule.name, group, *quiet, set));
+                    out.extend(Search { chain, calls }.alerts(rule.name, group, set));
                 }
             }
             What::FirstSeen { stage, fits, baseline } => {
+                let calls_of =
+                    |calls: &Members| calls.iter().map(|(call, _)| call.clone()).collect();
+                let groups = groups.iter().map(|(key, calls)| (key.clone(), calls_of(calls)));
+                let groups = groups.collect();
                 out.extend(first_seen(rule.name, stage, *fits, *baseline, &groups, set));
             }
         }
@@ -73,15 +113,17 @@ pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) ->
     out
 }
 
-struct NaiveChain<'a> {
-    stages: &'a [NaiveStage],
-    count: Option<(usize, i64)>,
-    timespan: i64,
-    calls: &'a [Arc<Call>],
+struct Search<'a> {
+    chain: &'a NaiveChain,
+    calls: &'a [(Arc<Call>, u32)],
 }
 
-impl NaiveChain<'_> {
-    fn alerts(&self, rule: &str, group: &[Text], quiet: i64, set: &RuleSet) -> Vec<Said> {
+impl Search<'_> {
+    fn at(&self, call: usize) -> Option<i64> {
+        self.calls[call].0.at.map(|at| at.0)
+    }
+
+    fn alerts(&self, rule: &str, group: &[Text], set: &RuleSet) -> Vec<Said> {
         let mut episodes: Vec<Vec<(usize, Filled)>> = Vec::new();
         let mut out = Vec::new();
         for closing in 0..self.calls.len() {
@@ -89,14 +131,14 @@ impl NaiveChain<'_> {
             if filled.is_empty() {
                 continue;
             }
-            let Some(at) = self.calls[closing].at else {
+            let Some(at) = self.at(closing) else {
                 out.push(self.say(rule, group, set, &[(closing, filled)]));
                 continue;
             };
             let joins = episodes.last().is_some_and(|episode| {
-                let last = self.calls[episode[episode.len() - 1].0].at.unwrap();
-                let first = self.calls[episode[0].0].at.unwrap();
-                at.0 - last.0 <= quiet && at.0 - first.0 <= 86_400_000_000
+                let last = self.at(episode[episode.len() - 1].0).unwrap();
+                let first = self.at(episode[0].0).unwrap();
+                at - last <= self.chain.quiet && at - first <= 86_400_000_000
             });
             if joins {
                 episodes.last_mut().unwrap().push((closing, filled));
@@ -113,49 +155,117 @@ impl NaiveChain<'_> {
         let mut evidence = first.1.clone();
         let mut others = Filled::new();
         for (_, filled) in episode {
-            for (call, stage) in filled {
-                let lowest = others.entry(*call).or_insert(*stage);
-                *lowest = (*lowest).min(*stage);
+            for (call, slot) in filled {
+                let lowest = others.entry(*call).or_insert(*slot);
+                *lowest = (*lowest).min(*slot);
             }
         }
-        for (call, stage) in others {
-            evidence.entry(call).or_insert(stage);
+        for (call, slot) in others {
+            evidence.entry(call).or_insert(slot);
         }
-        let value = match self.count {
-            Some(_) => first.1.values().filter(|stage| **stage == 0).count(),
-            None => self.stages.len(),
-        };
-        let closing = self.calls[first.0].id;
+        let closing = self.calls[first.0].0.id;
         let compiled = set.rules().iter().find(|other| *other.name == *rule).unwrap();
         Said {
             rule: rule.to_owned(),
             group: group.to_vec(),
             id: alert_id(compiled, group, closing),
             closing,
-            first_seen: evidence.keys().filter_map(|call| self.calls[*call].at).min(),
-            last_seen: self.calls[last.0].at,
+            first_seen: evidence.keys().filter_map(|call| self.at(*call)).min().map(Micros),
+            last_seen: self.at(last.0).map(Micros),
             count: episode.len() as u64,
-            value: value as u64,
+            value: self.value(&first.1),
             evidence: evidence
                 .iter()
-                .map(|(call, stage)| (self.stages[*stage].0.to_owned(), self.calls[*call].id))
+                .map(|(call, slot)| (self.name(*slot), self.calls[*call].0.id))
                 .collect(),
         }
     }
 
-    /// The calls on any chain that closes at one call, each with the first stage it fills on one.
+    fn name(&self, (stage, part): (usize, usize)) -> String {
+        let stage = &self.chain.stages[stage];
+        match &stage.count {
+            Some((_, NaiveCount::Share { per_name, .. })) if part == 1 => (*per_name).to_owned(),
+            _ => stage.name.to_owned(),
+        }
+    }
+
+    /// What the first counted stage shows, or the number of stages.
+    fn value(&self, filled: &Filled) -> u64 {
+        let counted = self.chain.stages.iter().enumerate().find(|(_, stage)| stage.count.is_some());
+        let Some((index, stage)) = counted else { return self.chain.stages.len() as u64 };
+        let of = |part| filled.iter().filter(move |(_, slot)| **slot == (index, part));
+        match &stage.count.as_ref().unwrap().1 {
+            NaiveCount::Events(_) => of(0).count() as u64,
+            NaiveCount::Values(value, _) => {
+                let values: BTreeSet<_> =
+                    of(0).map(|(call, _)| value(&self.calls[*call].0)).collect();
+                values.len() as u64
+            }
+            NaiveCount::Share { .. } => {
+                100 * of(0).count() as u64 / (of(0).count() + of(1).count()) as u64
+            }
+        }
+    }
+
+    fn fits(&self, stage: usize, call: usize) -> bool {
+        let (call, stages) = &self.calls[call];
+        stages & (1 << stage) != 0 && (self.chain.stages[stage].fits)(call)
+    }
+
+    /// The calls that are shown for a stage which this call fills; none if it does not.
+    fn filled_by(&self, stage: usize, call: usize) -> Option<Filled> {
+        let Some((span, count)) = &self.chain.stages[stage].count else {
+            return self.fits(stage, call).then(|| Filled::from([(call, (stage, 0))]));
+        };
+        let end = self.at(call)?;
+        let counts = |call: usize| match count {
+            NaiveCount::Events(_) => self.fits(stage, call),
+            NaiveCount::Values(value, _) => {
+                self.fits(stage, call) && value(&self.calls[call].0).is_some()
+            }
+            NaiveCount::Share { per, .. } => per(&self.calls[call].0),
+        };
+        if !counts(call) {
+            return None;
+        }
+        let window: Vec<usize> = (0..=call)
+            .filter(|call| counts(*call) && self.at(*call).is_some_and(|at| end - at <= *span))
+            .collect();
+        let is_filled = match count {
+            NaiveCount::Events(enough) => enough(window.len()),
+            NaiveCount::Values(value, enough) => {
+                let values: BTreeSet<_> =
+                    window.iter().map(|call| value(&self.calls[*call].0)).collect();
+                enough(values.len())
+            }
+            NaiveCount::Share { enough, .. } => {
+                enough(window.iter().filter(|call| self.fits(stage, **call)).count(), window.len())
+            }
+        };
+        let part = |call: usize| match count {
+            NaiveCount::Share { .. } if !self.fits(stage, call) => 1,
+            _ => 0,
+        };
+        is_filled.then(|| window.iter().map(|call| (*call, (stage, part(*call)))).collect())
+    }
+
+    /// The calls that a match closing at one call rests on, each with the first slot it is shown in.
     fn close(&self, closing: usize) -> Filled {
         let mut filled = Filled::new();
-        let mut chain = vec![closing];
-        self.extend(&mut chain, &mut filled);
+        if self.chain.ordered {
+            let mut chain = vec![closing];
+            self.extend(&mut chain, &mut filled);
+        } else {
+            self.gather(closing, &mut filled);
+        }
         filled
     }
 
     /// `chain` holds the later calls, the last one first.
     fn extend(&self, chain: &mut Vec<usize>, filled: &mut Filled) {
-        let stage = self.stages.len() - chain.len();
+        let stage = self.chain.stages.len() - chain.len();
         let call = chain[chain.len() - 1];
-        if !(self.stages[stage].1)(&self.calls[call]) {
+        if self.filled_by(stage, call).is_none() {
             return;
         }
         if stage > 0 {
@@ -166,41 +276,74 @@ impl NaiveChain<'_> {
             }
             return;
         }
-        let at = |call: usize| self.calls[call].at;
-        if chain.len() > 1
-            && at(call)
-                .is_none_or(|start| at(chain[0]).is_none_or(|end| end.0 - start.0 > self.timespan))
-        {
+        if chain.len() > 1 && !self.is_within(call, chain[0]) {
             return;
-        }
-        let mut counted = BTreeSet::from([call]);
-        if let Some((min, timespan)) = self.count {
-            let Some(end) = at(call) else { return };
-            counted.extend((0..call).filter(|earlier| {
-                (self.stages[0].1)(&self.calls[*earlier])
-                    && at(*earlier).is_some_and(|start| end.0 - start.0 <= timespan)
-            }));
-            if counted.len() < min {
-                return;
-            }
-        } else if at(call).is_none() && self.stages.len() > 1 {
-            return;
-        }
-        for counted in counted {
-            filled.insert(counted, 0);
         }
         for (index, call) in chain.iter().enumerate() {
-            let stage = self.stages.len() - 1 - index;
-            let least = filled.entry(*call).or_insert(stage);
-            *least = (*least).min(stage);
+            show(filled, self.filled_by(self.chain.stages.len() - 1 - index, *call).unwrap());
         }
     }
+
+    /// Within the timespan, and in one session where that is asked for.
+    fn is_within(&self, start: usize, end: usize) -> bool {
+        let (Some(from), Some(to)) = (self.at(start), self.at(end)) else { return false };
+        let is_session = self.chain.gap.is_none_or(|gap| {
+            (start..end).all(|call| self.at(call + 1).unwrap() - self.at(call).unwrap() <= gap)
+        });
+        to - from <= self.chain.timespan && is_session
+    }
+
+    fn gather(&self, closing: usize, filled: &mut Filled) {
+        let Some(end) = self.at(closing) else { return };
+        let stages = 0..self.chain.stages.len();
+        let fills = |call: usize| -> Vec<usize> {
+            stages.clone().filter(|stage| self.filled_by(*stage, call).is_some()).collect()
+        };
+        let window: Vec<(usize, Vec<usize>)> = (0..=closing)
+            .filter(|call| self.at(*call).is_some_and(|at| end - at <= self.chain.timespan))
+            .map(|call| (call, fills(call)))
+            .filter(|(_, fills)| !fills.is_empty())
+            .collect();
+        let closes = window.last().is_some_and(|(call, _)| *call == closing);
+        if !closes || !each_its_own(self.chain.stages.len(), &window, &mut Vec::new()) {
+            return;
+        }
+        for (call, stages) in window {
+            for stage in stages {
+                show(filled, self.filled_by(stage, call).unwrap());
+            }
+        }
+    }
+}
+
+fn show(filled: &mut Filled, more: Filled) {
+    for (call, slot) in more {
+        let least = filled.entry(call).or_insert(slot);
+        *least = (*least).min(slot);
+    }
+}
+
+/// Tries every way to give each stage a call of its own.
+fn each_its_own(stages: usize, calls: &[(usize, Vec<usize>)], taken: &mut Vec<usize>) -> bool {
+    let stage = taken.len();
+    if stage == stages {
+        return true;
+    }
+    calls.iter().filter(|(_, fills)| fills.contains(&stage)).any(|(call, _)| {
+        if taken.contains(call) {
+            return false;
+        }
+        taken.push(*call);
+        let fits = each_its_own(stages, calls, taken);
+        taken.pop();
+        fits
+    })
 }
 
 fn first_seen(
     name: &str,
     stage: &str,
-    fits: fn(&Call) -> bool,
+    fits: Fits,
     baseline: usize,
     groups: &BTreeMap<Vec<Text>, Vec<Arc<Call>>>,
     set: &RuleSet,

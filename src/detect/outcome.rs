@@ -28,7 +28,7 @@ pub(super) struct Gone {
 }
 
 const RETRACTED: &str = "a record that was read later changed, moved or withdrew a call that this \
-                         alert rests on, and without it the rule does not fire";
+                         alert rests on, or the rule was changed, and as things stand it does not fire";
 
 impl Outcome {
     pub(super) fn extend(&mut self, other: Self) {

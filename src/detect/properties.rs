@@ -13,116 +13,14 @@ use super::engine::{Engine, evaluate};
 use super::field::LabelsOf;
 use super::fixture::{Shape, call};
 use super::ledger::Ledger;
-use super::naive::{NaiveRule, Said, What, alerts};
+use super::naive::{
+    Fits, GroupOf, NaiveChain, NaiveCount, NaiveRule, NaiveStage, Said, What, alerts,
+};
+use super::property_rules::FILES;
 use super::rule::RuleSet;
 
 const SECOND: i64 = Micros::SECOND;
 const HOUR: i64 = Micros::HOUR;
-
-const FILES: [(&str, &str); 9] = [
-    (
-        "sequence.yml",
-        "
-title: t
-correlation: {type: temporal_ordered, rules: [a, b, c], group-by: [session], timespan: 10s}
----
-{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
----
-{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
----
-{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
-",
-    ),
-    (
-        "count.yml",
-        "
-title: t
-correlation:
-  type: event_count
-  rules: [b]
-  group-by: [principal, tool.name]
-  timespan: 10s
-  condition: {gte: 3}
----
-{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
-",
-    ),
-    (
-        "denials.yml",
-        "
-title: t
-correlation: {type: temporal_ordered, rules: [many, ok], group-by: [principal], timespan: 6s}
----
-title: t
-name: many
-correlation:
-  {type: event_count, rules: [denied], group-by: [principal], timespan: 8s, condition: {gte: 2}}
----
-{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
----
-{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-",
-    ),
-    (
-        "leak.yml",
-        "
-title: t
-correlation: {type: temporal_ordered, rules: [many, c], group-by: [session], timespan: 6s}
----
-title: t
-name: many
-correlation:
-  {type: event_count, rules: [b], group-by: [session], timespan: 8s, condition: {gte: 2}}
----
-{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
----
-{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
-",
-    ),
-    (
-        "pairs.yml",
-        "
-title: t
-correlation: {type: first_seen, rules: [in], fields: [session, tenant], baseline: 0}
----
-{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-",
-    ),
-    (
-        "days.yml",
-        "
-title: t
-correlation:
-  {type: event_count, rules: [any], group-by: [client], timespan: 10h, condition: {gte: 2}}
----
-{title: t, name: any, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
-",
-    ),
-    (
-        "tenants.yml",
-        "
-title: t
-correlation: {type: first_seen, rules: [in], fields: [principal, tenant], baseline: 1}
----
-{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-",
-    ),
-    (
-        "tools.yml",
-        "
-title: t
-correlation: {type: first_seen, rules: [in], fields: [tool.name], baseline: 2}
----
-{title: t, name: in, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
-",
-    ),
-    (
-        "single.yml",
-        "
-{title: t, logsource: {product: mcp}, detection: {s: {outcome: error}, condition: s}}
-",
-    ),
-];
 
 fn open(call: &Call) -> bool {
     matches!(&*call.tool, "fetch" | "all")
@@ -145,72 +43,106 @@ fn ok(call: &Call) -> bool {
 }
 
 fn naive_rules() -> Vec<NaiveRule> {
-    let chain = |stages, count, timespan, quiet| What::Chain { stages, count, timespan, quiet };
+    let mut rules = ordered_rules();
+    rules.extend(other_rules());
+    rules
+}
+
+fn plain(name: &'static str, fits: Fits) -> NaiveStage {
+    NaiveStage { name, fits, count: None }
+}
+
+fn counted(name: &'static str, fits: Fits, span: i64, count: NaiveCount) -> NaiveStage {
+    NaiveStage { name, fits, count: Some((span * SECOND, count)) }
+}
+
+/// Spans in seconds.
+fn chain(stages: Vec<NaiveStage>, timespan: i64, quiet: i64) -> NaiveChain {
+    let (timespan, quiet) = (timespan * SECOND, quiet * SECOND);
+    NaiveChain { stages, ordered: true, timespan, gap: None, quiet }
+}
+
+fn rule(name: &'static str, group: GroupOf, chain: NaiveChain) -> NaiveRule {
+    NaiveRule { name, groups: vec![group], what: What::Chain(chain) }
+}
+
+const BY_SESSION: GroupOf = |call| Some(vec![call.session.clone()]);
+const BY_PRINCIPAL: GroupOf = |call| Some(vec![call.principal.clone()?]);
+const BY_CLIENT: GroupOf = |call| Some(vec![call.client.clone()?]);
+const BY_ACTOR: GroupOf = |call| Some(vec![call.actor.clone()]);
+
+fn ordered_rules() -> Vec<NaiveRule> {
+    use NaiveCount::{Events, Values};
+    let two: fn(usize) -> bool = |count| count >= 2;
+    let abc = vec![plain("a", open), plain("b", sensitive), plain("c", outbound)];
+    let burst = counted("b", sensitive, 10, Events(|count| count >= 3));
+    let denials = vec![counted("denied", denied, 8, Events(two)), plain("ok", ok)];
+    let leak = vec![counted("b", sensitive, 8, Events(two)), plain("c", outbound)];
+    let middle = vec![
+        plain("a", open),
+        counted("b", sensitive, 5, Events(|count| (2..=3).contains(&count))),
+        counted("ok", ok, 7, Values(|call| call.tenant.clone(), two)),
+    ];
+    let any = counted("any", |_| true, 10 * 3600, Events(two));
+    let error = |call: &Call| call.class == OutcomeClass::Error;
+    let taint =
+        NaiveChain { gap: Some(30 * 60 * SECOND), ..chain(abc.clone(), 24 * 3600, 30 * 60) };
     vec![
-        NaiveRule {
-            name: "sequence",
-            group: |call| Some(vec![call.session.clone()]),
-            what: chain(
-                vec![("a", open), ("b", sensitive), ("c", outbound)],
-                None,
-                10 * SECOND,
-                10 * SECOND,
-            ),
+        rule("sequence", BY_SESSION, chain(abc, 10, 10)),
+        rule(
+            "count",
+            |call| Some(vec![call.principal.clone()?, call.tool.clone()]),
+            chain(vec![burst], 0, 10),
+        ),
+        rule("denials", BY_PRINCIPAL, chain(denials, 6, 6)),
+        rule("leak", BY_SESSION, chain(leak, 6, 6)),
+        rule("middle", BY_PRINCIPAL, chain(middle, 12, 12)),
+        rule("days", BY_CLIENT, chain(vec![any], 0, 10 * 3600)),
+        rule("single", BY_ACTOR, chain(vec![plain("single", error)], 0, 600)),
+        rule("taint", BY_ACTOR, taint),
+    ]
+}
+
+fn other_rules() -> Vec<NaiveRule> {
+    use NaiveCount::{Events, Share, Values};
+    let exactly = counted("b", sensitive, 10, Events(|count| count == 3 || count == 5));
+    let values = counted("ok", ok, 10, Values(|call| call.tenant.clone(), |count| count >= 2));
+    let share = counted(
+        "denied",
+        denied,
+        10,
+        Share {
+            per_name: "any",
+            per: |call| &*call.tool != "fetch",
+            enough: |of, per| per >= 3 && of as f64 / per as f64 >= 0.5,
         },
-        NaiveRule {
-            name: "count",
-            group: |call| Some(vec![call.principal.clone()?, call.tool.clone()]),
-            what: chain(vec![("b", sensitive)], Some((3, 10 * SECOND)), 0, 10 * SECOND),
-        },
-        NaiveRule {
-            name: "denials",
-            group: |call| Some(vec![call.principal.clone()?]),
-            what: chain(
-                vec![("denied", denied), ("ok", ok)],
-                Some((2, 8 * SECOND)),
-                6 * SECOND,
-                6 * SECOND,
-            ),
-        },
-        NaiveRule {
-            name: "leak",
-            group: |call| Some(vec![call.session.clone()]),
-            what: chain(
-                vec![("b", sensitive), ("c", outbound)],
-                Some((2, 8 * SECOND)),
-                6 * SECOND,
-                6 * SECOND,
-            ),
-        },
+    );
+    let many = counted("denied", denied, 4, Events(|count| count >= 2));
+    let any = NaiveChain {
+        ordered: false,
+        ..chain(vec![plain("a", open), plain("b", sensitive), many], 9, 9)
+    };
+    let across = chain(vec![plain("a", open), plain("c", outbound)], 10, 10);
+    vec![
+        rule("range", BY_SESSION, chain(vec![exactly], 0, 10)),
+        rule("values", BY_SESSION, chain(vec![values], 0, 10)),
+        rule("ratio", BY_PRINCIPAL, chain(vec![share], 0, 10)),
+        rule("temporal", BY_SESSION, any),
+        NaiveRule { name: "alias", groups: vec![BY_SESSION, BY_CLIENT], what: What::Chain(across) },
         NaiveRule {
             name: "pairs",
-            group: |call| Some(vec![call.session.clone(), call.tenant.clone()?]),
+            groups: vec![|call| Some(vec![call.session.clone(), call.tenant.clone()?])],
             what: What::FirstSeen { stage: "in", fits: ok, baseline: 0 },
         },
         NaiveRule {
-            name: "days",
-            group: |call| Some(vec![call.client.clone()?]),
-            what: chain(vec![("any", |_| true)], Some((2, 10 * HOUR)), 0, 10 * HOUR),
-        },
-        NaiveRule {
             name: "tenants",
-            group: |call| Some(vec![call.principal.clone()?, call.tenant.clone()?]),
+            groups: vec![|call| Some(vec![call.principal.clone()?, call.tenant.clone()?])],
             what: What::FirstSeen { stage: "in", fits: ok, baseline: 1 },
         },
         NaiveRule {
             name: "tools",
-            group: |call| Some(vec![call.tool.clone()]),
+            groups: vec![|call| Some(vec![call.tool.clone()])],
             what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2 },
-        },
-        NaiveRule {
-            name: "single",
-            group: |call| Some(vec![call.actor.clone()]),
-            what: chain(
-                vec![("single", |call| call.class == OutcomeClass::Error)],
-                None,
-                0,
-                600 * SECOND,
-            ),
         },
     ]
 }
@@ -235,6 +167,7 @@ fn time() -> impl Strategy<Value = Option<i64>> {
     let base = prop_oneof![
         6 => Just(0),
         2 => (0..30_i64).prop_map(|minutes| minutes * 60 * SECOND),
+        2 => (0..6_i64).prop_map(|halves| halves * 30 * 60 * SECOND),
         2 => (0..80_i64).prop_map(|hours| hours * HOUR),
     ];
     let offset = (0..30_i64).prop_map(|seconds| seconds * SECOND);
@@ -249,7 +182,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         prop::option::weighted(0.9, prop::sample::select(vec!["ann", "bob"])),
         prop::option::weighted(0.7, prop::sample::select(vec!["c1", "c2"])),
         prop::option::weighted(0.8, prop::sample::select(vec!["t1", "t2", "t3"])),
-        prop::sample::select(vec!["s1", "s2"]),
+        prop::sample::select(vec!["s1", "s2", "c1"]),
         prop::sample::select(vec!["left", "right"]),
     );
     let tool = prop::sample::select(vec!["fetch", "read", "read", "send", "all", "plain"]);

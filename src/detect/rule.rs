@@ -9,6 +9,8 @@ use super::compile;
 use super::field::{GroupField, Subject};
 use super::matcher::Expr;
 use super::problem::RuleProblem;
+use super::stages::{Chain, MEMBER, Slot};
+use super::yaml::Mark;
 
 /// All rules of a run, compiled, with the detections they share.
 #[derive(Debug, Default)]
@@ -36,10 +38,21 @@ pub struct Rule {
     /// One sentence for people. Holds nothing from a log.
     pub why: String,
     pub(super) file: String,
-    pub(super) line: u64,
-    pub(super) group_by: Vec<GroupField>,
+    pub(super) mark: Mark,
+    /// The names of what groups the calls, in order.
+    pub(super) group_by: Vec<Text>,
+    /// How calls are grouped: in one way, unless the rule has aliases.
+    pub(super) groupings: Vec<Grouping>,
     pub(super) kind: Kind,
     pub(super) cases: Vec<Case>,
+}
+
+/// The fields whose values name the group of the calls of some slots.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Grouping {
+    /// As bits.
+    pub(super) slots: u32,
+    pub(super) fields: Vec<GroupField>,
 }
 
 #[derive(Debug)]
@@ -48,37 +61,10 @@ pub(super) enum Kind {
     FirstSeen(FirstSeen),
 }
 
-/// Calls that fill the stages one after another. A single-event rule is a chain of one stage, an
-/// event count a chain of one counted stage.
-#[derive(Debug)]
-pub(super) struct Chain {
-    pub(super) stages: Vec<Stage>,
-    /// Where the first stage is filled by the call that makes a number of them.
-    pub(super) count: Option<Count>,
-    /// Microseconds from the call that fills the first stage to the one that fills the last, at
-    /// most.
-    pub(super) timespan_micros: i64,
-    /// Matches at most this far apart are one episode.
-    pub(super) quiet_micros: i64,
-}
-
-#[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) name: Text,
-    /// Index into the rule set's detections.
-    pub(super) detection: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
-    pub(super) min: u64,
-    pub(super) timespan_micros: i64,
-}
-
 /// The first calls that show a new value of the last group-by field for the values of the others.
 #[derive(Debug)]
 pub(super) struct FirstSeen {
-    pub(super) stage: Stage,
+    pub(super) slot: Slot,
     /// That many first values are home and raise nothing.
     pub(super) baseline: usize,
 }
@@ -101,77 +87,93 @@ impl RuleSet {
             let silent = rule.cases.iter().any(|case| case.fires.is_empty());
             !(fires && silent)
         };
-        let problem = |rule: &Rule| RuleProblem {
-            file: rule.file.clone(),
-            line: rule.line,
-            message: "`tests:` needs at least one case that fires and one with `fires: false`"
-                .into(),
-        };
+        let message = "`tests:` needs at least one case that fires and one with `fires: false`";
+        let problem = |rule: &Rule| RuleProblem::at(&rule.file, rule.mark, message.to_owned());
         self.rules.iter().filter(lacks).map(problem).collect()
     }
 }
 
 impl Rule {
-    /// The fields whose values name a group, in the rule's order.
-    pub fn group_by(&self) -> impl Iterator<Item = &'static str> {
-        self.group_by.iter().map(|field| field.as_str())
+    /// The names of the fields whose values name a group, in the rule's order; where the rule has
+    /// an alias for them, that.
+    pub fn group_by(&self) -> impl Iterator<Item = &str> {
+        self.group_by.iter().map(|name| &**name)
     }
 
-    /// The span the rule looks over, in microseconds; none for single-event and first-seen rules.
-    pub const fn timespan_micros(&self) -> Option<i64> {
+    /// The span the rule looks over, in microseconds; none for single-event, first-seen and taint
+    /// rules.
+    pub fn timespan_micros(&self) -> Option<i64> {
         match &self.kind {
             Kind::Chain(chain) => chain.timespan(),
             Kind::FirstSeen(_) => None,
         }
     }
 
-    pub(super) fn stage_name(&self, stage: u8) -> &Text {
+    /// The name that evidence in this slot is shown by.
+    pub(super) fn slot_name(&self, slot: u8) -> &Text {
         match &self.kind {
             Kind::Chain(chain) => {
-                chain.stages.get(usize::from(stage)).map_or(&self.name, |stage| &stage.name)
+                chain.slots.get(usize::from(slot)).map_or(&self.name, |slot| &slot.name)
             }
-            Kind::FirstSeen(first) => &first.stage.name,
+            Kind::FirstSeen(first) => &first.slot.name,
         }
     }
 
-    /// Puts the call's group-by values into `key`; false where it lacks one and takes no part.
-    pub(super) fn group_of(&self, call: &Call, key: &mut Vec<Text>) -> bool {
+    /// Calls `each` with every group that the call belongs to, and the slots it fits there. A call
+    /// that lacks a value of a group takes no part in it.
+    pub(super) fn each_group(
+        &self,
+        call: &Call,
+        slots: u32,
+        key: &mut Vec<Text>,
+        mut each: impl FnMut(&mut Vec<Text>, u32),
+    ) {
+        if let [only] = self.groupings.as_slice() {
+            if only.key(call, key) {
+                each(key, slots);
+            }
+            return;
+        }
+        let mut found: Vec<(Vec<Text>, u32)> = Vec::new();
+        for grouping in &self.groupings {
+            let slots = slots & grouping.slots;
+            if slots == 0 || !grouping.key(call, key) {
+                continue;
+            }
+            match found.iter_mut().find(|(known, _)| known == key) {
+                Some((_, known)) => *known |= slots,
+                None => found.push((key.clone(), slots)),
+            }
+        }
+        for (mut key, slots) in found {
+            each(&mut key, slots);
+        }
+    }
+
+    /// The slots that the call fits in that group, of those given.
+    pub(super) fn slots_in(&self, group: &[Text], call: &Call, slots: u32) -> u32 {
+        let mut key = Vec::new();
+        let mut own = 0;
+        self.each_group(call, slots, &mut key, |key, slots| {
+            if key.starts_with(group) {
+                own |= slots;
+            }
+        });
+        own
+    }
+}
+
+impl Grouping {
+    /// Puts the call's values into `key`; false where it lacks one.
+    fn key(&self, call: &Call, key: &mut Vec<Text>) -> bool {
         key.clear();
-        for field in &self.group_by {
+        for field in &self.fields {
             let Some(value) = field.value(call) else {
                 return false;
             };
             key.push(Arc::clone(value));
         }
         true
-    }
-}
-
-impl Chain {
-    /// How far before its closing call a match can reach, in microseconds.
-    pub(super) const fn lookback_micros(&self) -> i64 {
-        match self.count {
-            Some(count) => self.timespan_micros.saturating_add(count.timespan_micros),
-            None => self.timespan_micros,
-        }
-    }
-
-    /// How far a change can make itself felt: the lookback and the quiet period, in microseconds.
-    pub(super) const fn reach_micros(&self) -> i64 {
-        self.lookback_micros().saturating_add(self.quiet_micros)
-    }
-
-    /// One call alone is a match.
-    pub(super) const fn is_single(&self) -> bool {
-        self.stages.len() == 1 && self.count.is_none()
-    }
-
-    const fn timespan(&self) -> Option<i64> {
-        match self.count {
-            _ if self.stages.len() > 1 => Some(self.timespan_micros),
-            Some(count) => Some(count.timespan_micros),
-            None => None,
-        }
     }
 }
 
@@ -191,23 +193,29 @@ impl Verdicts {
         self.known.fill(None);
     }
 
-    /// The stages of the rule that the call can fill, as bits.
-    pub(super) fn stages(&mut self, rules: &RuleSet, rule: &Rule, subject: &Subject<'_>) -> u32 {
+    /// The slots of the rule that the call fits, as bits.
+    pub(super) fn slots(&mut self, rules: &RuleSet, rule: &Rule, subject: &Subject<'_>) -> u32 {
         match &rule.kind {
             Kind::Chain(chain) => {
-                chain.stages.iter().enumerate().fold(0, |bits, (index, stage)| {
-                    bits | u32::from(self.fits(rules, stage, subject)) << index
-                })
+                // Every call, whatever it does, keeps its group's session going.
+                let is_member =
+                    chain.gap_micros().is_some() && subject.call.kind == EventKind::Call;
+                chain.slots.iter().enumerate().fold(
+                    if is_member { MEMBER } else { 0 },
+                    |bits, (index, slot)| {
+                        bits | u32::from(self.fits(rules, slot, subject)) << index
+                    },
+                )
             }
-            Kind::FirstSeen(first) => u32::from(self.fits(rules, &first.stage, subject)),
+            Kind::FirstSeen(first) => u32::from(self.fits(rules, &first.slot, subject)),
         }
     }
 
-    fn fits(&mut self, rules: &RuleSet, stage: &Stage, subject: &Subject<'_>) -> bool {
-        let Some(known) = self.known.get_mut(stage.detection) else {
+    fn fits(&mut self, rules: &RuleSet, slot: &Slot, subject: &Subject<'_>) -> bool {
+        let Some(known) = self.known.get_mut(slot.detection) else {
             return false;
         };
-        let expr = rules.detections.get(stage.detection);
+        let expr = rules.detections.get(slot.detection);
         let is_call = subject.call.kind == EventKind::Call;
         *known.get_or_insert_with(|| {
             expr.is_some_and(|expr| (is_call || expr.asks_for_kind()) && expr.matches(subject))

@@ -9,6 +9,7 @@ use crate::model::{
 use super::engine::{Engine, evaluate};
 use super::field::LabelsOf;
 use super::fixture::{Shape, call};
+use super::history::KnownAlert;
 use super::ledger::Ledger;
 use super::rule::RuleSet;
 use super::shipped::shipped;
@@ -106,7 +107,14 @@ fn of_three_users_only_the_one_with_the_whole_trifecta_is_found() {
         .into_iter()
         .flat_map(|(principal, tools)| trifecta(0, principal, tools));
     let alerts = evaluate(shipped_rules(), labels(), numbered(shapes));
-    let [alert] = alerts.as_slice() else { panic!("{alerts:?}") };
+    let (mut rules, mut actors) = (Vec::new(), Vec::new());
+    for alert in &alerts {
+        rules.push(&*alert.rule);
+        actors.push(&*alert.actor);
+    }
+    assert_eq!(rules, ["trifecta-session", "trifecta-signature"]);
+    assert_eq!(actors, ["u-eng", "u-eng"]);
+    let alert = &alerts[1];
     let tools: Vec<&str> = alert.evidence.iter().map(|evidence| &*evidence.call.tool).collect();
     let stages: Vec<&str> = alert.evidence.iter().map(|evidence| &*evidence.stage).collect();
     assert_eq!((&*alert.rule, &*alert.actor), ("trifecta-signature", "u-eng"));
@@ -254,4 +262,27 @@ fn a_stream_in_order_never_asks_for_history_and_holds_only_what_is_live() {
         }
     }
     assert_eq!((desk.ledger.alerts.len(), desk.engine.groups_held()), (200, 1));
+}
+
+#[test]
+fn a_late_call_reads_only_what_it_can_change() {
+    let rules = counting(3);
+    let mut desk = Desk::new(&rules);
+    let calls = numbered((0..100).map(|number| Shape::at(number * 10 * Micros::MINUTE, "t")));
+    desk.run(&calls.iter().map(new).collect::<Vec<_>>());
+    let needs = desk.engine.plan(&[new(&call(&Shape::at(5 * SECOND, "t"), 900, 900))]);
+    let [need] = needs.as_slice() else { panic!("{needs:?}") };
+    assert_eq!(need.until(&[]), Some(Micros(65 * SECOND)));
+    // An alert that goes on where the change ends is looked at to its end, and no further.
+    let alert = |first: i64, last: i64| KnownAlert {
+        id: AlertId([0; 16]),
+        closing: calls[0].id,
+        closing_at: Some(Micros(first * SECOND)),
+        first_seen: Some(Micros(first * SECOND)),
+        last_seen: Some(Micros(last * SECOND)),
+        count: 1,
+    };
+    let alerts = [alert(400, 500), alert(125, 300)];
+    assert_eq!(need.until(&alerts), Some(Micros(300 * SECOND)));
+    assert_eq!(need.until(&[alert(60, 60_000)]), None, "what is in memory goes along");
 }

@@ -8,6 +8,7 @@ use crate::model::{AlertId, Call, CallId, FirstSeen as Fact, Text};
 
 use super::chain::Event;
 use super::episode::{alert, alert_id};
+use super::field::GroupField;
 use super::group::{Op, apply};
 use super::history::History;
 use super::known::is_remembered;
@@ -40,8 +41,12 @@ pub(super) struct Prefix<'a> {
 }
 
 impl Prefix<'_> {
+    fn field(&self) -> Option<&GroupField> {
+        self.rule.groupings.first()?.fields.last()
+    }
+
     fn value<'e>(&self, event: &'e Event) -> Option<&'e Text> {
-        self.rule.group_by.last().and_then(|field| field.value(&event.call))
+        self.field()?.value(&event.call)
     }
 
     fn group(&self, value: &Text) -> Vec<Text> {

@@ -1,16 +1,25 @@
 //! The rule files that come with the program, embedded.
 
 /// Files as (name, text), by name.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 18] = [
     ("arguments-changed.yml", include_str!("../../rules/arguments-changed.yml")),
     ("call-burst.yml", include_str!("../../rules/call-burst.yml")),
     ("definition-changed.yml", include_str!("../../rules/definition-changed.yml")),
     ("denials-then-success.yml", include_str!("../../rules/denials-then-success.yml")),
+    ("destructive-burst.yml", include_str!("../../rules/destructive-burst.yml")),
+    ("error-rate.yml", include_str!("../../rules/error-rate.yml")),
     ("first-cross-tenant.yml", include_str!("../../rules/first-cross-tenant.yml")),
+    ("injection-then-write.yml", include_str!("../../rules/injection-then-write.yml")),
     ("log-tampering.yml", include_str!("../../rules/log-tampering.yml")),
     ("policy-bypass.yml", include_str!("../../rules/policy-bypass.yml")),
+    ("rate-limit-ignored.yml", include_str!("../../rules/rate-limit-ignored.yml")),
+    ("rubber-stamp.yml", include_str!("../../rules/rubber-stamp.yml")),
+    ("secret-in-result.yml", include_str!("../../rules/secret-in-result.yml")),
+    ("trifecta-attempt.yml", include_str!("../../rules/trifecta-attempt.yml")),
+    ("trifecta-session.yml", include_str!("../../rules/trifecta-session.yml")),
     ("trifecta-signature.yml", include_str!("../../rules/trifecta-signature.yml")),
     ("unapproved-execution.yml", include_str!("../../rules/unapproved-execution.yml")),
+    ("unlisted-tool.yml", include_str!("../../rules/unlisted-tool.yml")),
 ];
 
 /// The shipped rule files as (name, text).

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{Alert, Call, CallChange, CallId, Labels, Micros, Text};
 
@@ -13,6 +13,8 @@ use super::engine::{Engine, evaluate};
 use super::field::{GroupField, LabelsOf, Subject};
 use super::ledger::Ledger;
 use super::rule::{Kind, Rule, RuleSet, Verdicts};
+use super::stages::{Chain, Order, Stage};
+use super::tally::{Count, Counted};
 
 /// One case of a rule file, in one variant.
 #[derive(Clone, Debug)]
@@ -70,6 +72,9 @@ impl Trial<'_> {
         }
         if let Some(calls) = self.scattered() {
             add("each call in a group of its own", self.silent(calls));
+        }
+        if let Some(calls) = self.apart() {
+            add("each call in a session of its own", self.silent(calls));
         }
         for calls in self.thinned(&alerts) {
             add("one call too few", self.silent(calls));
@@ -161,16 +166,17 @@ impl Trial<'_> {
         let Kind::Chain(chain) = &self.rule.kind else {
             return None;
         };
-        let is_sequence = chain.stages.len() > 1;
-        // A count with a sequence after it has two spans, and stretching to the one breaks the
-        // other.
-        if is_sequence && chain.count.is_some() && excess == 0 {
+        // Longer gaps can make an upper bound or a share fit where it did not.
+        if !chain.counts().all(Count::only_grows) || chain.gap_micros().is_some() {
             return None;
         }
-        let limit = match chain.count {
-            Some(count) if !is_sequence => count.timespan_micros,
-            _ => chain.timespan_micros,
-        };
+        let is_composed = chain.stages.len() > 1;
+        let span = chain.counts().map(|count| count.timespan_micros).next();
+        // A count among other stages has two spans, and stretching to the one breaks the other.
+        if is_composed && span.is_some() && excess == 0 {
+            return None;
+        }
+        let limit = span.filter(|_| !is_composed).unwrap_or(chain.timespan_micros);
         let shortest = self.shortest_micros().filter(|shortest| *shortest > 0 && limit > 0)?;
         let first = self.case.events.iter().filter_map(|(call, _)| call.at).min()?;
         let target = i128::from(limit.checked_add(excess)?);
@@ -204,14 +210,14 @@ impl Trial<'_> {
         for (call, _) in &self.case.events {
             verdicts.reset();
             let subject = Subject::new(call, &*self.labels);
-            let stages = verdicts.stages(self.rules, self.rule, &subject);
-            let mut key = Vec::new();
-            if let Some(at) = call.at
-                && stages != 0
-                && self.rule.group_of(call, &mut key)
-            {
-                groups.entry(key).or_default().push(Event { at, stages, call: Arc::clone(call) });
-            }
+            let slots = verdicts.slots(self.rules, self.rule, &subject);
+            let Some(at) = call.at.filter(|_| slots != 0) else {
+                continue;
+            };
+            self.rule.each_group(call, slots, &mut Vec::new(), |key, stages| {
+                let event = Event { at, stages, call: Arc::clone(call) };
+                groups.entry(key.clone()).or_default().push(event);
+            });
         }
         let shortest = |mut events: Vec<Event>| {
             events.sort_by(Event::order);
@@ -224,10 +230,15 @@ impl Trial<'_> {
     /// call is enough.
     fn scattered(&self) -> Option<Vec<Arc<Call>>> {
         let is_single = match &self.rule.kind {
-            Kind::Chain(chain) => chain.is_single() || chain.count.is_some_and(|c| c.min == 1),
+            Kind::Chain(chain) => {
+                chain.stages.len() == 1 && chain.counts().all(|count| count.least() == 1)
+            }
             Kind::FirstSeen(first) => first.baseline == 0 || self.rule.group_by.len() < 2,
         };
-        let field = self.rule.group_by.first().filter(|_| !is_single)?;
+        let [grouping] = self.rule.groupings.as_slice() else {
+            return None;
+        };
+        let field = grouping.fields.first().filter(|_| !is_single)?;
         let scatter = |(index, (call, _)): (usize, &(Arc<Call>, Labels))| {
             let mut call = Call::clone(call);
             let value = Some(Text::from(format!("alone-{index}")));
@@ -246,32 +257,74 @@ impl Trial<'_> {
         self.case.events.iter().enumerate().map(scatter).collect()
     }
 
-    /// The calls without the evidence of one stage, for each stage in turn; of a counted stage, one
-    /// call too few stay.
+    /// Every call in a session of its own, for a rule that asks for one session.
+    fn apart(&self) -> Option<Vec<Arc<Call>>> {
+        let Kind::Chain(Chain { order: Order::Session { gap_micros }, .. }) = &self.rule.kind
+        else {
+            return None;
+        };
+        let mut calls = self.calls();
+        calls.sort_by_key(|call| call.order());
+        let first = calls.first()?.at?;
+        let mut at = first;
+        for call in &mut calls {
+            let mut moved = Call::clone(call);
+            moved.at = moved.at.map(|_| at);
+            *call = Arc::new(moved);
+            at = at.plus(gap_micros + 1);
+        }
+        Some(calls)
+    }
+
+    /// The calls without the evidence of one stage, for each stage in turn; of a counted stage, as
+    /// much stays as is just too little.
     fn thinned(&self, alerts: &[Alert]) -> Vec<Vec<Arc<Call>>> {
         let Kind::Chain(chain) = &self.rule.kind else {
             return Vec::new();
         };
-        let without = |stage: usize| {
-            let is_counted = stage == 0 && chain.count.is_some();
-            let mut kept = chain.count.filter(|_| is_counted).map_or(0, |count| count.min - 1);
-            let name = chain.stages.get(stage).map(|stage| &stage.name);
-            let fills = |call: &Arc<Call>| {
-                let evidence = alerts.iter().flat_map(|alert| &alert.evidence);
-                let mut of_call = evidence.filter(|evidence| evidence.call.id == call.id);
-                of_call.any(|evidence| Some(&evidence.stage) == name)
-            };
+        let is_shown = |call: &Arc<Call>, slot: usize| {
+            let name = chain.slots.get(slot).map(|slot| &slot.name);
+            let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);
+            evidence.any(|shown| shown.call.id == call.id && Some(&shown.stage) == name)
+        };
+        let without = |stage: &Stage| {
+            let base = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
+            let room = stage.count.as_ref().map_or(0, |count| count.least() - 1);
+            let mut kept = Kept { room, values: FxHashSet::default() };
             let mut calls = self.calls();
             calls.retain(|call| {
-                let keep = !fills(call) || kept > 0;
-                if fills(call) {
-                    kept = kept.saturating_sub(1);
-                }
-                keep
+                let is_evidence = is_shown(call, stage.slot) || is_shown(call, base);
+                !is_evidence || kept.takes(stage.count.as_ref().map(|count| &count.what), call)
             });
             calls
         };
-        (0..chain.stages.len()).map(without).collect()
+        chain.stages.iter().map(without).collect()
+    }
+}
+
+/// What is left of a counted stage.
+struct Kept {
+    room: u64,
+    values: FxHashSet<String>,
+}
+
+impl Kept {
+    /// True while with the call there is still too little.
+    fn takes(&mut self, what: Option<&Counted>, call: &Call) -> bool {
+        if let Some(Counted::Values { field, .. }) = what {
+            let mut values = self.values.clone();
+            field.each(call, &mut |value| {
+                values.insert(value.into_owned());
+            });
+            let fits = values.len() as u64 <= self.room;
+            if fits {
+                self.values = values;
+            }
+            return fits;
+        }
+        let fits = self.room > 0;
+        self.room = self.room.saturating_sub(1);
+        fits
     }
 }
 

@@ -1,14 +1,22 @@
-//! YAML as a tree whose every node knows its line: rule problems are reported by file and line.
+//! YAML as a tree whose every node knows its place: rule problems are reported by file, line and
+//! column.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::{Location, Spanned};
 
-/// One YAML value and the line it starts on.
+/// A place in a rule file: line and column, from 1. Columns count characters.
+#[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) line: u64,
+    pub(super) column: u64,
+}
+
+/// One YAML value and the place it starts at.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) line: u64,
+    pub(super) mark: Mark,
     pub(super) value: Value,
 }
 
@@ -24,10 +32,10 @@ pub(super) enum Value {
     Map(Vec<Entry>),
 }
 
-/// One key of a map with its value. The line is the key's.
+/// One key of a map with its value. The place is the key's.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) line: u64,
+    pub(super) mark: Mark,
     pub(super) key: String,
     pub(super) node: Node,
 }
@@ -36,7 +44,7 @@ pub(super) struct Entry {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct YamlError {
-    pub(super) line: u64,
+    pub(super) mark: Mark,
     pub(super) message: String,
 }
 
@@ -50,10 +58,19 @@ pub(super) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     };
     let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| YamlError {
-            line: error.location().map_or(1, |location| location.line()),
+            mark: error.location().map_or(Mark::START, |location| Mark::of(&location)),
             message: format!("this is not YAML that can be read: {}", first_line(&error)),
         })?;
     Ok(documents.into_iter().map(Node::from).collect())
+}
+
+impl Mark {
+    /// The start of a file.
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+
+    fn of(location: &Location) -> Self {
+        Self { line: location.line(), column: location.column() }
+    }
 }
 
 impl Node {
@@ -120,7 +137,7 @@ fn first_line(error: &serde_saphyr::Error) -> String {
 
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
-        Self { line: spanned.referenced.line(), value: spanned.value }
+        Self { mark: Mark::of(&spanned.referenced), value: spanned.value }
     }
 }
 
@@ -183,7 +200,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
             let node = map.next_value::<Spanned<Value>>()?.into();
-            entries.push(Entry { line: key.referenced.line(), key: key.value, node });
+            entries.push(Entry { mark: Mark::of(&key.referenced), key: key.value, node });
         }
         Ok(Value::Map(entries))
     }
@@ -194,20 +211,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_know_their_lines_across_documents() {
+    fn nodes_know_their_places_across_documents() {
         let nodes = documents("a: 1\nb:\n  - x\n  - y: true\n---\nc: 'no'\n").unwrap();
         let first = nodes[0].map().unwrap();
         let list = first[1].node.list().unwrap();
         let second = nodes[1].map().unwrap();
-        assert_eq!((first[0].line, first[1].line), (1, 2));
-        assert_eq!((list[0].line, list[1].map().unwrap()[0].line), (3, 4));
-        assert_eq!((second[0].line, second[0].node.text()), (6, Some("no")));
+        let place = |mark: Mark| (mark.line, mark.column);
+        assert_eq!((place(first[0].mark), place(first[1].mark)), ((1, 1), (2, 1)));
+        let inner = &list[1].map().unwrap()[0];
+        assert_eq!((place(list[0].mark), place(inner.mark)), ((3, 5), (4, 5)));
+        assert_eq!((place(inner.node.mark), place(second[0].mark)), ((4, 8), (6, 1)));
+        assert_eq!(second[0].node.text(), Some("no"));
     }
 
     #[test]
     fn a_broken_document_is_reported_with_its_line() {
         let error = documents("a: 1\nb: [1, 2\nc: 3\n").unwrap_err();
-        assert!(error.line >= 2, "line {}", error.line);
+        assert!(error.mark.line >= 2, "line {}", error.mark.line);
     }
 
     #[test]

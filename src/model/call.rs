@@ -41,7 +41,8 @@ impl Ran {
 }
 
 /// What the rules look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EventKind {
     /// A tool call.
     #[default]
@@ -182,7 +183,7 @@ pub struct Sighting {
 }
 
 /// One tool call as all witnesses together saw it. Ingest events go the same way to the rules, in the same shape.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     pub kind: EventKind,
     pub id: CallId,

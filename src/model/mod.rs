@@ -38,7 +38,7 @@ pub use record::{
 pub use time::Micros;
 pub use view::{
     AlertView, CandidateCall, CandidateView, ClockView, DecisionView, EvidenceView, OutboxItem,
-    RecordView, RejectView, SourceView, Totals,
+    RecordView, RejectView, RuleAlerts, SourceView, Totals,
 };
 
 /// A short string that many records share: cloning it copies a pointer.

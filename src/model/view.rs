@@ -55,6 +55,17 @@ pub struct EvidenceView {
     pub lines: Vec<WitnessLine>,
 }
 
+/// How often a rule fired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleAlerts {
+    pub rule: String,
+    /// Alerts that stand.
+    pub alerts: u64,
+    pub retracted: u64,
+    /// When the latest that stands was last seen.
+    pub last_seen: Option<Micros>,
+}
+
 /// Something a person did to an alert.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DecisionView {

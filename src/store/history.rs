@@ -28,6 +28,8 @@ pub struct WantedGroup<'a> {
     pub group: &'a [(Text, Text)],
     /// None: all of its calls.
     pub from: Option<Micros>,
+    /// None: to the end of time.
+    pub until: Option<Micros>,
 }
 
 /// Fields of the rule language and their values, in the rule's order.
@@ -73,13 +75,19 @@ impl Store {
         let equal = equal.concat();
         // The earliest start restricts the scan before the join looks at each group's own.
         let from = wanted.iter().map(|group| group.from).min().flatten();
+        // And the latest end, unless a group is wanted to the end of time.
+        let ends: Option<Vec<Micros>> = wanted.iter().map(|group| group.until).collect();
+        let until = ends.and_then(|ends| ends.into_iter().max());
         let mut statement = self.connection.prepare(&format!(
             "select {} from call_now semi join wanted
-                 on (wanted.since is null or call_now.time >= wanted.since) {equal}
-             where ?::timestamp is null or time >= ?::timestamp",
+                 on (wanted.since is null or call_now.time >= wanted.since)
+                 and (wanted.till is null or call_now.time <= wanted.till) {equal}
+             where (?::timestamp is null or time >= ?::timestamp)
+                 and (?::timestamp is null or time <= ?::timestamp)",
             call_row::COLUMNS
         ))?;
-        let rows = statement.query_map([time(from), time(from)], call_row::from_row)?;
+        let range = [time(from), time(from), time(until), time(until)];
+        let rows = statement.query_map(range, call_row::from_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -89,12 +97,12 @@ impl Store {
             (0..columns.len()).map(|number| format!("value_{number} varchar, ")).collect();
         let values = values.concat();
         self.connection.execute_batch(&format!(
-            "create or replace temp table wanted ({values} since timestamp)"
+            "create or replace temp table wanted ({values} since timestamp, till timestamp)"
         ))?;
         let mut appender = self.connection.appender_to_catalog_and_db("wanted", "temp", "main")?;
-        for WantedGroup { group, from } in wanted {
+        for WantedGroup { group, from, until } in wanted {
             let named = group.iter().filter(|(field, _)| column_of(field).is_some());
-            let row = named.map(|(_, value)| text(value)).chain([time(*from)]);
+            let row = named.map(|(_, value)| text(value)).chain([time(*from), time(*until)]);
             appender.append_row(duckdb::appender_params_from_iter(row))?;
         }
         appender.flush()?;
@@ -192,7 +200,7 @@ fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
 const TIME_MAX: Micros = Micros(i64::MAX - 1);
 
 /// The column of a field that rules may group by.
-fn column_of(field: &str) -> Option<&'static str> {
+pub(super) fn column_of(field: &str) -> Option<&'static str> {
     Some(match field {
         "principal" => "principal",
         "client" => "client",

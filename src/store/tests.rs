@@ -10,6 +10,8 @@ mod clocks;
 mod damage;
 /// What the stages see again of the past.
 mod history;
+/// All calls once more, a page at a time.
+mod pages;
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::error::WebError;
 use crate::model::{
     AlertId, AlertView, Call, CallId, CallView, CandidateView, ClockView, DecisionView, Micros,
-    RecordView, RejectView, SessionId, SessionView, SourceView, Totals,
+    RecordView, RejectView, RuleAlerts, SessionId, SessionView, SourceView, Totals,
 };
 use crate::store::{
     AlertFilter, CallFilter, CallQuery, Decision, Desk, DeskError, Reader, StoreError,
@@ -163,6 +163,14 @@ impl Rows {
             Self::Store(reader) => reader.clocks(limit),
             #[cfg(test)]
             Self::Fixed(fixture) => Ok(fixture.clocks.iter().take(limit).cloned().collect()),
+        }
+    }
+
+    pub(crate) fn rule_alerts(&self) -> Result<Vec<RuleAlerts>, StoreError> {
+        match self {
+            Self::Store(reader) => reader.rule_alerts(),
+            #[cfg(test)]
+            Self::Fixed(fixture) => Ok(fixture.rule_alerts()),
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) enum WebError {
     NoSuchCall,
     #[error("there is no session with this id")]
     NoSuchSession,
+    #[error("there is no rule with this name")]
+    NoSuchRule,
     #[error("{0}")]
     Bad(&'static str),
     #[error("the page cannot be used in this way")]
@@ -58,6 +60,7 @@ impl WebError {
             | Self::NoSuchIncident
             | Self::NoSuchCall
             | Self::NoSuchSession
+            | Self::NoSuchRule
             | Self::Desk(DeskError::UnknownAlert(_)) => StatusCode::NOT_FOUND,
             Self::Bad(_) => StatusCode::BAD_REQUEST,
             Self::WrongMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -90,6 +93,10 @@ impl WebError {
                 "No such session",
                 "Its first call may have been joined with another one since this link was made. Find \
                  it from one of its calls; a call without a time is in no session.",
+            ),
+            Self::NoSuchRule => (
+                "No such rule",
+                "Its file may be gone from the rules folder. Find it in the list of rules.",
             ),
             Self::NoSuchIncident | Self::Desk(DeskError::UnknownAlert(_)) => (
                 "No such incident",

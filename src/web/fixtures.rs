@@ -1,17 +1,20 @@
 //! Hand-made rows for tests: a trifecta, its surroundings and its sources.
 
 mod disputed;
+pub(crate) mod rules;
 mod sources;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::RulesShown;
 use super::incident::{Incident, group};
 use crate::model::{
     AlertId, AlertState, AlertView, ArgValue, ArgView, Args, Call, CallId, CallView, CandidateCall,
     CandidateView, Certainty, ClockView, DecisionView, Dialect, Discrepancy, EvidenceView,
-    JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId, RecordView, RejectView, SessionId,
-    SessionView, Sighting, SourceView, Step, Text, TimeQuality, Totals, Why, Witness, WitnessLine,
+    JoinedBy, Level, Micros, Names, OutcomeClass, Ran, RecordId, RecordView, RejectView,
+    RuleAlerts, SessionId, SessionView, Sighting, SourceView, Step, Text, TimeQuality, Totals, Why,
+    Witness, WitnessLine,
 };
 use crate::store::{AlertFilter, CallFilter, CallQuery};
 use sources::{clocks, ingest_event, reject, source, totals};
@@ -31,6 +34,7 @@ pub(crate) struct Fixture {
     pub(crate) clocks: Vec<ClockView>,
     pub(crate) rejects: Vec<RejectView>,
     pub(crate) totals: Totals,
+    pub(crate) rules: RulesShown,
 }
 
 impl Fixture {
@@ -53,6 +57,22 @@ impl Fixture {
 
     pub(crate) fn alert(&self, id: AlertId) -> Option<AlertView> {
         self.alerts.iter().find(|alert| alert.id == id).cloned()
+    }
+
+    pub(crate) fn rule_alerts(&self) -> Vec<RuleAlerts> {
+        let of = |rule: &String| {
+            let alerts = || self.alerts.iter().filter(|alert| alert.rule == *rule);
+            let retracted = alerts().filter(|alert| alert.retracted.is_some()).count() as u64;
+            RuleAlerts {
+                rule: rule.clone(),
+                alerts: alerts().count() as u64 - retracted,
+                retracted,
+                last_seen: alerts().filter_map(|alert| alert.last_seen).max(),
+            }
+        };
+        let rules: std::collections::BTreeSet<&String> =
+            self.alerts.iter().map(|alert| &alert.rule).collect();
+        rules.into_iter().map(of).collect()
     }
 
     pub(crate) fn decisions(&self, id: AlertId) -> Vec<DecisionView> {
@@ -418,12 +438,7 @@ pub(crate) fn world() -> Fixture {
     burst.last_seen = calls[2].at;
     burst.evidence = calls[1..3].iter().map(|call| evidence("sensitive-call", call)).collect();
     burst.elided = 17;
-    calls[3].discrepancies.push(Discrepancy::Outcome {
-        upper: Witness::Client,
-        upper_code: "timeout".into(),
-        lower: Witness::Server,
-        lower_code: "ok".into(),
-    });
+    calls[3].discrepancies.push(timeout_against_ok());
     let mut alerts = incident.into_alerts();
     alerts.push(burst);
     let others = [
@@ -447,6 +462,7 @@ pub(crate) fn world() -> Fixture {
     let records = calls.iter().flat_map(record).chain(disputed_records).collect();
     calls.push(disputed);
     Fixture {
+        rules: rules::rules(),
         decisions: vec![DecisionView {
             at: START.plus(Micros::MINUTE),
             who: "Mara".to_owned(),
@@ -474,9 +490,19 @@ pub(crate) fn world() -> Fixture {
     }
 }
 
+fn timeout_against_ok() -> Discrepancy {
+    Discrepancy::Outcome {
+        upper: Witness::Client,
+        upper_code: "timeout".into(),
+        lower: Witness::Server,
+        lower_code: "ok".into(),
+    }
+}
+
 /// The world with `text` wherever a log could have put it.
 pub(crate) fn hostile_world(text: &str) -> Fixture {
     let mut world = world();
+    world.rules = rules::hostile_rules(text);
     let owned = || text.to_owned();
     let shared = || Arc::<str>::from(text);
     for alert in &mut world.alerts {

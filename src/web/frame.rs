@@ -10,6 +10,7 @@ use super::state::WebState;
 pub(crate) enum Section {
     Incidents,
     Calls,
+    Rules,
     Sources,
     Other,
 }
@@ -67,6 +68,10 @@ impl Frame {
 
     pub(crate) fn is_calls(&self) -> bool {
         self.section == Section::Calls
+    }
+
+    pub(crate) fn is_rules(&self) -> bool {
+        self.section == Section::Rules
     }
 
     pub(crate) fn is_sources(&self) -> bool {

@@ -19,6 +19,8 @@ pub struct Health {
     pub backfill: Option<(u64, u64)>,
     /// When the reading loop last finished a round, whether or not it found new lines.
     pub last_batch_at: Option<Micros>,
+    /// Why changed rules were refused, where the last change was.
+    pub rules_refused: Option<String>,
     /// Anything else that an operator should know, one sentence each.
     pub problems: Vec<String>,
 }
@@ -47,6 +49,7 @@ impl Health {
         if let Some(reason) = &self.watcher_degraded {
             alarms.push(Shown::new(&format!("File changes are noticed late: {reason}")));
         }
+        alarms.extend(self.rules_refused.iter().map(|told| Shown::new(told)));
         alarms.extend(self.problems.iter().map(|problem| Shown::new(problem)));
         alarms
     }

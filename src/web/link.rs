@@ -14,6 +14,13 @@ pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
     text
 }
 
+/// One part of a path, percent-encoded, slashes among the rest.
+pub(crate) fn segment(value: &str) -> String {
+    let mut text = String::new();
+    encode_into(&mut text, value);
+    text
+}
+
 fn encode_into(text: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -29,6 +29,9 @@ mod json_text;
 mod life;
 mod link;
 mod list_page;
+mod rule_page;
+mod rules;
+mod rules_page;
 mod scene;
 mod session;
 mod session_page;
@@ -62,6 +65,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 pub use health::Health;
+pub use rules::{RuleLoad, RuleShown, RulesShown};
 
 use crate::model::{Labels, Micros};
 use crate::store::{Desk, Reader};
@@ -90,6 +94,8 @@ pub struct WebConfig {
     pub health: watch::Receiver<Health>,
     /// The sequence number of the newest alert.
     pub news: watch::Receiver<u64>,
+    /// The rules and what they cost.
+    pub rules: watch::Receiver<RulesShown>,
     pub clock: fn() -> Micros,
 }
 
@@ -135,6 +141,8 @@ fn routes(state: Shared) -> Router {
         .route("/calls/{id}", get(call_page::show))
         .route("/sessions/of/{call}", get(session_page::find))
         .route("/sessions/{id}", get(session_page::show))
+        .route("/rules", get(rules_page::show))
+        .route("/rules/{name}", get(rule_page::show))
         .route("/sources", get(sources_page::show))
         .route("/logout", post(session::leave))
         .route_layer(login.clone())

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::backend::{Reading, Rows, Writing};
 use super::guard::HostList;
 use super::session::Session;
-use super::{Health, LabelsOf, WebConfig};
+use super::{Health, LabelsOf, RulesShown, WebConfig};
 use crate::model::Micros;
 
 /// Browsers that may listen for news at the same time.
@@ -25,6 +25,7 @@ pub(crate) struct WebState {
     pub(crate) labels: LabelsOf,
     pub(crate) health: watch::Receiver<Health>,
     pub(crate) news: watch::Receiver<u64>,
+    pub(crate) rules: watch::Receiver<RulesShown>,
     pub(crate) clock: fn() -> Micros,
     pub(crate) listeners: Arc<Semaphore>,
     pub(crate) shutdown: CancellationToken,
@@ -40,6 +41,7 @@ impl WebState {
             labels: config.labels,
             health: config.health,
             news: config.news,
+            rules: config.rules,
             clock: config.clock,
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
             shutdown,

@@ -16,13 +16,14 @@ use super::fixtures::{Fixture, START, hostile_world, world};
 use super::guard::HostList;
 use super::session::Session;
 use super::state::{Shared, WebState};
-use super::{Health, routes};
+use super::{Health, RulesShown, routes};
 use crate::model::{AlertState, Label, LabelSource, Labels, Tri};
 
 mod calls;
 mod database;
 mod hostile;
 mod pages;
+mod rules;
 mod security;
 
 const HOST: &str = "127.0.0.1:7700";
@@ -40,6 +41,7 @@ struct Site {
     router: Router,
     health: watch::Sender<Health>,
     news: watch::Sender<u64>,
+    rules: watch::Sender<RulesShown>,
 }
 
 struct Answer {
@@ -50,7 +52,10 @@ struct Answer {
 
 impl Site {
     fn new(fixture: Fixture) -> Self {
-        Self::over(Rows::Fixed(Arc::new(fixture)))
+        let rules = fixture.rules.clone();
+        let site = Self::over(Rows::Fixed(Arc::new(fixture)));
+        site.rules.send_replace(rules);
+        site
     }
 
     fn over(rows: Rows) -> Self {
@@ -58,6 +63,7 @@ impl Site {
         let healthy = Health { last_batch_at: Some(START), ..Health::default() };
         let (health, health_seen) = watch::channel(healthy);
         let (news, news_seen) = watch::channel(6);
+        let (rules, rules_seen) = watch::channel(RulesShown::default());
         let state = Arc::new(WebState {
             reading: Reading::new(rows),
             writing: Writing::Fixed(std::sync::Mutex::default()),
@@ -66,11 +72,12 @@ impl Site {
             labels: Arc::new(|_, tool| labels(tool)),
             health: health_seen,
             news: news_seen,
+            rules: rules_seen,
             clock: || START.plus(1_500_000),
             listeners: Arc::new(Semaphore::new(1)),
             shutdown: CancellationToken::new(),
         });
-        Self { router: routes(Arc::clone(&state)), state, health, news }
+        Self { router: routes(Arc::clone(&state)), state, health, news, rules }
     }
 
     /// A request as the browser of somebody who is signed in sends it.

@@ -4,14 +4,14 @@ use std::fs;
 
 use super::chrome::Chrome;
 use super::trifecta;
-use crate::support::{Daemon, await_that};
+use crate::support::await_that;
 
 #[test]
 fn an_attack_announces_itself_and_is_followed_to_its_bytes_and_acknowledged() {
     let home = tempfile::tempdir().unwrap();
     let logs = home.path().join("logs");
     fs::create_dir(&logs).unwrap();
-    let daemon = Daemon::start(home.path(), &logs);
+    let daemon = trifecta::watch(home.path(), &logs);
     let chrome = Chrome::start();
     chrome.open(&daemon.link);
     assert_eq!(chrome.address(), "/", "the token is not left in the address");
@@ -65,7 +65,7 @@ fn without_scripts_the_same_works_by_links_and_forms() {
     let home = tempfile::tempdir().unwrap();
     let logs = home.path().join("logs");
     fs::create_dir(&logs).unwrap();
-    let daemon = Daemon::start(home.path(), &logs);
+    let daemon = trifecta::watch(home.path(), &logs);
     let chrome = Chrome::start_without_scripts();
     let (site, token) = daemon.link.split_once("/login?token=").expect("a link with the token");
     chrome.open(&format!("{site}/sources"));

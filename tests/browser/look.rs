@@ -91,7 +91,7 @@ fn write_logs(logs: &Path) -> u64 {
         old.push('\n');
         fs::write(path, old).unwrap();
     }
-    story.alerts().len() as u64
+    story.alerts().iter().map(|alert| 1 + alert.may_also.len() as u64).sum()
 }
 
 /// The pages to look at: name and address.
@@ -123,6 +123,8 @@ fn pages(chrome: &Chrome, site: &str) -> Vec<(&'static str, String)> {
         ("session", session),
         ("calls", calls),
         ("no-calls", "/calls?outcome=input&tool=nothing".to_owned()),
+        ("rules", "/rules".to_owned()),
+        ("rule", "/rules/denials-then-success".to_owned()),
         ("sources", "/sources".to_owned()),
         ("login", "/login".to_owned()),
         ("error", "/incidents/none".to_owned()),

@@ -3,8 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::Daemon;
+
 const LINES: &str = include_str!("../samples/trifecta/logs/tickets/audit.jsonl");
 const FILE: &str = "tickets/audit.jsonl";
+
+/// In place of the shipped rule of that name, so that the attack is one alert.
+const SILENT: &str = "title: Nothing
+logsource: {product: mcp}
+detection: {never: {ran: [yes], outcome: asked, code: never}, condition: never}
+";
+
+/// A daemon that makes one alert of the attack.
+pub(super) fn watch(home: &Path, logs: &Path) -> Daemon {
+    let rules = home.join("rules");
+    fs::create_dir(&rules).unwrap();
+    fs::write(rules.join("trifecta-session.yml"), SILENT).unwrap();
+    Daemon::start_with(home, logs, &["--rules", rules.to_str().unwrap()])
+}
 
 /// Tools of the calls that the alert rests on.
 pub(super) const TOOLS: [&str; 4] =

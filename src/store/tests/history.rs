@@ -42,7 +42,7 @@ fn offsets(store: &Store, fields: &[&str], from: Option<Micros>) -> Vec<u64> {
         .iter()
         .map(|field| ((*field).into(), Text::from(format!("{field} of ann"))))
         .collect();
-    let found = store.calls_of(&[WantedGroup { group: &group, from }]).unwrap();
+    let found = store.calls_of(&[WantedGroup { group: &group, from, until: None }]).unwrap();
     let mut offsets: Vec<u64> = found.iter().map(|call| call.position.offset).collect();
     offsets.sort_unstable();
     offsets
@@ -64,8 +64,8 @@ fn groups_of_one_question_have_their_own_starts() {
     let group = |who: &str| vec![(Text::from("code"), Text::from(format!("code of {who}")))];
     let (ann, bob) = (group("ann"), group("bob"));
     let wanted = [
-        WantedGroup { group: &ann, from: None },
-        WantedGroup { group: &bob, from: Some(Micros(50_000_000)) },
+        WantedGroup { group: &ann, from: None, until: None },
+        WantedGroup { group: &bob, from: Some(Micros(50_000_000)), until: None },
     ];
     let mut found: Vec<(String, u64)> = store
         .calls_of(&wanted)
@@ -82,7 +82,10 @@ fn groups_of_one_question_have_their_own_starts() {
 #[test]
 fn a_group_of_no_fields_is_every_call() {
     let (_folder, store) = stored();
-    assert_eq!(store.calls_of(&[WantedGroup { group: &[], from: None }]).unwrap().len(), 5);
+    assert_eq!(
+        store.calls_of(&[WantedGroup { group: &[], from: None, until: None }]).unwrap().len(),
+        5
+    );
 }
 
 #[test]

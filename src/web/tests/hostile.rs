@@ -2,8 +2,18 @@
 
 use super::*;
 
-const PAGES: [&str; 8] =
-    ["/", "/?q=match", INCIDENT, CALL, DISPUTED, "/sources", "/calls", SESSION];
+const PAGES: [&str; 10] = [
+    "/",
+    "/?q=match",
+    INCIDENT,
+    CALL,
+    DISPUTED,
+    "/sources",
+    "/calls",
+    SESSION,
+    "/rules",
+    "/rules/call-burst",
+];
 
 const CORPUS: [&str; 10] = [
     "<script>alert(1)</script>",

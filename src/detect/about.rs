@@ -1,0 +1,72 @@
+//! What people are told of a rule: its type, its stages, its cases, where it stands.
+
+use super::rule::{Kind, Rule, RuleSet};
+use super::stages::{Order, Slot};
+use super::tally::Counted;
+
+impl Kind {
+    /// The kinds of calls that the rule looks for, in the order of its stages.
+    pub(super) fn slots(&self) -> &[Slot] {
+        match self {
+            Self::Chain(chain) => &chain.slots,
+            Self::FirstSeen(first) => std::slice::from_ref(&first.slot),
+        }
+    }
+
+    pub(super) fn slots_mut(&mut self) -> &mut [Slot] {
+        match self {
+            Self::Chain(chain) => &mut chain.slots,
+            Self::FirstSeen(first) => std::slice::from_mut(&mut first.slot),
+        }
+    }
+}
+
+impl RuleSet {
+    /// Leaves these rules in the set and no others.
+    pub fn keep(&mut self, is_kept: impl FnMut(&Rule) -> bool) {
+        self.rules.retain(is_kept);
+    }
+}
+
+impl Rule {
+    /// The word of the rule language for what it looks for: `detection`, or the type of its correlation.
+    pub fn type_word(&self) -> &'static str {
+        let Kind::Chain(chain) = &self.kind else { return "first_seen" };
+        match (chain.order, chain.counts().next().map(|count| &count.what)) {
+            (Order::Session { .. }, _) => "taint",
+            (Order::Any, _) => "temporal",
+            (Order::Sequence, _) if chain.stages.len() > 1 => "temporal_ordered",
+            (Order::Sequence, Some(Counted::Events(..))) => "event_count",
+            (Order::Sequence, Some(Counted::Values { .. })) => "value_count",
+            (Order::Sequence, Some(Counted::Share { .. })) => "ratio",
+            (Order::Sequence, None) => "detection",
+        }
+    }
+
+    /// The calls or values that it counts before it fires, where it counts.
+    pub fn count_min(&self) -> Option<u64> {
+        let Kind::Chain(chain) = &self.kind else { return None };
+        chain.counts().find_map(|count| match count.what {
+            Counted::Events(_, min) | Counted::Values { min, .. } => Some(min),
+            Counted::Share { .. } => None,
+        })
+    }
+
+    /// How far back from a call others matter to it, in microseconds; none where all of the past does.
+    pub fn reach_micros(&self) -> Option<i64> {
+        match &self.kind {
+            Kind::Chain(chain) => Some(chain.reach_micros()),
+            Kind::FirstSeen(_) => None,
+        }
+    }
+
+    /// The name of the file it was read from, as it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Its cases: the name of each, and whether it must fire.
+    pub fn cases(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.cases.iter().map(|case| (case.name.as_str(), !case.fires.is_empty()))
+    }
+}

@@ -1,0 +1,423 @@
+//! What a rule makes of one call: which of its questions the call answers, which stage it fills, and what was missing
+//! where the rule did not fire. Pure, like the engine: the calls around it are an argument.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::chain::{Chains, Event};
+use super::field::{LabelsOf, Subject};
+use super::matcher::Expr;
+use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
+use super::stages::{Chain, MEMBER, Order, Slot};
+use super::tally::{Counted, Tally};
+use crate::model::{Call, EventKind, Micros, Text};
+
+/// Values of one field that are told.
+const VALUES_MAX: usize = 8;
+/// Characters of one value that are told.
+const VALUE_CHARS_MAX: usize = 200;
+
+/// What one rule makes of one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    pub rule: Text,
+    pub stages: Vec<StageTold>,
+    /// The rule's group-by fields with the call's values; none where the call has none.
+    pub group: Vec<(Text, Option<Text>)>,
+    /// The call is part of a match, as far as the calls around it show.
+    pub is_matched: bool,
+    /// Why it is not, a sentence each. Holds nothing from a log.
+    pub missing: Vec<String>,
+}
+
+/// One stage of a rule, and whether the call fills it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StageTold {
+    pub name: Text,
+    pub fits: bool,
+    pub asked: Asked,
+}
+
+/// What a detection asks, and how the call answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// A field and what it must be. The values are the call's, as the logs have them.
+    Item {
+        asks: String,
+        values: Vec<String>,
+        holds: bool,
+    },
+    All {
+        holds: bool,
+        of: Vec<Self>,
+    },
+    Any {
+        holds: bool,
+        of: Vec<Self>,
+    },
+    Not {
+        holds: bool,
+        of: Box<Self>,
+    },
+}
+
+/// The calls that decide what a rule makes of a call: those within these times, ends included, of any of these groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbours {
+    /// One, unless the rule groups calls by different fields.
+    pub groups: Vec<Vec<(Text, Text)>>,
+    /// None: from the beginning.
+    pub from: Option<Micros>,
+    pub to: Micros,
+}
+
+impl RuleSet {
+    /// Which calls around it an explanation needs; none where the call alone tells.
+    pub fn neighbours(&self, rule: &Rule, labels: &LabelsOf, call: &Call) -> Option<Neighbours> {
+        let at = call.at?;
+        let slots = slots_of(self, rule, labels, call);
+        if slots & !MEMBER == 0 {
+            return None;
+        }
+        let mut key = group_of(rule, call, slots)?;
+        let (from, to) = match &rule.kind {
+            Kind::Chain(chain) if chain.is_single() => return None,
+            Kind::Chain(chain) => {
+                let reach = chain.lookback_micros();
+                (Some(at.minus(reach)), at.plus(reach))
+            }
+            Kind::FirstSeen(_) => {
+                key.pop();
+                (None, at)
+            }
+        };
+        let group = |grouping: &Grouping| {
+            let names = grouping.fields.iter().map(|field| Text::from(field.as_str()));
+            names.zip(key.iter().cloned()).collect()
+        };
+        Some(Neighbours { groups: rule.groupings.iter().map(group).collect(), from, to })
+    }
+
+    /// What the rule makes of the call. `around` are the calls that [`Self::neighbours`] names, in any order.
+    pub fn explain(
+        &self,
+        rule: &Rule,
+        labels: &LabelsOf,
+        call: &Arc<Call>,
+        around: &[Arc<Call>],
+    ) -> Explanation {
+        let subject = Subject::new(call, labels);
+        let bits = slots_of(self, rule, labels, call);
+        let told = |(number, slot): (usize, &Slot)| {
+            let asked = self.detections.get(slot.detection).map(|expr| ask(expr, &subject));
+            let fits = bits & (1 << number) != 0;
+            Some(StageTold { name: Text::clone(&slot.name), fits, asked: asked? })
+        };
+        let stages: Vec<StageTold> =
+            rule.kind.slots().iter().enumerate().filter_map(told).collect();
+        let group = group_told(rule, call, bits);
+        let missing = self.missing(rule, labels, call, around, bits, &group);
+        Explanation {
+            rule: Text::clone(&rule.name),
+            is_matched: missing.is_empty(),
+            stages,
+            group,
+            missing,
+        }
+    }
+
+    /// What kept the rule from firing with this call; nothing where it fires.
+    fn missing(
+        &self,
+        rule: &Rule,
+        labels: &LabelsOf,
+        call: &Arc<Call>,
+        around: &[Arc<Call>],
+        bits: u32,
+        group: &[(Text, Option<Text>)],
+    ) -> Vec<String> {
+        if bits & !MEMBER == 0 {
+            return vec![self.unfit(rule, call).to_owned()];
+        }
+        let Some(key) = group_of(rule, call, bits) else {
+            let lacking = group.iter().filter(|(_, value)| value.is_none());
+            let told = |(field, _): &(Text, _)| {
+                format!("the call has no {field}, by which the rule groups calls")
+            };
+            return lacking.map(told).collect();
+        };
+        if matches!(&rule.kind, Kind::Chain(chain) if chain.is_single()) {
+            return Vec::new();
+        }
+        if call.at.is_none() {
+            let told = "the call has no time, and the rule looks at calls in their order";
+            return vec![told.to_owned()];
+        }
+        let events = self.events_around(rule, labels, call, around, &key);
+        let Some(index) = events.iter().position(|event| event.call.id == call.id) else {
+            return Vec::new();
+        };
+        match &rule.kind {
+            Kind::Chain(chain) => of_chain(chain, &events, index),
+            Kind::FirstSeen(first) => of_first_seen(rule, first, &events, index),
+        }
+    }
+
+    /// Why a call fits nothing of a rule.
+    fn unfit(&self, rule: &Rule, call: &Call) -> &'static str {
+        let asks =
+            |slot: &Slot| self.detections.get(slot.detection).is_some_and(Expr::asks_for_kind);
+        if call.kind == EventKind::Ingest && !rule.kind.slots().iter().any(asks) {
+            return "this is no call but something that reading a log showed, and the rule does not ask for \
+                    `kind: ingest`";
+        }
+        "the call does not fit what the rule looks for"
+    }
+
+    /// The call and those around it that the rule looks at in this group, in order, each once.
+    fn events_around(
+        &self,
+        rule: &Rule,
+        labels: &LabelsOf,
+        call: &Arc<Call>,
+        around: &[Arc<Call>],
+        key: &[Text],
+    ) -> Vec<Event> {
+        let key = match &rule.kind {
+            Kind::FirstSeen(_) => key.split_last().map_or(key, |(_, others)| others),
+            Kind::Chain(_) => key,
+        };
+        let others = around.iter().filter(|other| other.id != call.id);
+        let event = |call: &Arc<Call>| {
+            let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
+            let at = call.at.filter(|_| stages != 0)?;
+            Some(Event { at, stages, call: Arc::clone(call) })
+        };
+        let mut events: Vec<Event> = others.chain([call]).filter_map(event).collect();
+        events.sort_by(Event::order);
+        events.dedup_by_key(|event| event.call.id);
+        events
+    }
+}
+
+fn slots_of(rules: &RuleSet, rule: &Rule, labels: &LabelsOf, call: &Call) -> u32 {
+    Verdicts::new(rules).slots(rules, rule, &Subject::new(call, labels))
+}
+
+/// The first group that the call takes part in with more than its presence.
+fn group_of(rule: &Rule, call: &Call, slots: u32) -> Option<Vec<Text>> {
+    let mut found = None;
+    rule.each_group(call, slots, &mut Vec::new(), |key, slots| {
+        if found.is_none() && slots & !MEMBER != 0 {
+            found = Some(key.clone());
+        }
+    });
+    found
+}
+
+/// The names by which the rule groups calls, with the values of the fields that they stand for in this call.
+fn group_told(rule: &Rule, call: &Call, slots: u32) -> Vec<(Text, Option<Text>)> {
+    let fits = |grouping: &&Grouping| grouping.slots & slots & !MEMBER != 0;
+    let grouping = rule.groupings.iter().find(fits).or_else(|| rule.groupings.first());
+    let fields = grouping.map_or(&[][..], |grouping| &grouping.fields);
+    let names = rule.group_by().map(Text::from);
+    names.zip(fields.iter().map(|field| field.value(call).cloned())).collect()
+}
+
+fn ask(expr: &Expr, subject: &Subject<'_>) -> Asked {
+    let all = |parts: &[Expr]| parts.iter().map(|part| ask(part, subject)).collect();
+    let holds = expr.matches(subject);
+    match expr {
+        Expr::And(parts) | Expr::Or(parts) if parts.len() == 1 => {
+            parts.first().map_or(Asked::All { holds, of: Vec::new() }, |part| ask(part, subject))
+        }
+        Expr::Item(item) => {
+            let mut values = item.values(subject);
+            // A tool's name is asked with and without its namespace.
+            values.dedup();
+            values.truncate(VALUES_MAX);
+            for value in &mut values {
+                if let Some((end, _)) = value.char_indices().nth(VALUE_CHARS_MAX) {
+                    value.truncate(end);
+                    value.push('…');
+                }
+            }
+            Asked::Item { asks: item.asks().to_owned(), values, holds }
+        }
+        Expr::And(parts) => Asked::All { holds, of: all(parts) },
+        Expr::Or(parts) => Asked::Any { holds, of: all(parts) },
+        Expr::Not(part) => Asked::Not { holds, of: Box::new(ask(part, subject)) },
+    }
+}
+
+fn of_chain(chain: &Chain, events: &[Event], index: usize) -> Vec<String> {
+    let chains = Chains::find(chain, events, Micros(i64::MIN));
+    if chains.evidence(&chains.matches).iter().any(|(event, _)| *event == index) {
+        return Vec::new();
+    }
+    let Some(event) = events.get(index) else { return Vec::new() };
+    let filled: Vec<usize> =
+        (0..chain.stages.len()).filter(|stage| can_fill(chain, event, *stage)).collect();
+    if chain.stages.len() == 1 {
+        return vec![short_count(chain, 0, events, index).unwrap_or_default()];
+    }
+    filled.into_iter().map(|stage| of_stage(chain, events, index, stage)).collect()
+}
+
+/// True if the event fills the stage, or is counted for it.
+fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
+    chain.stages.get(stage).is_some_and(|stage| match &stage.count {
+        Some(count) => count.shown_in(event, stage.slot).is_some(),
+        None => event.stages & (1 << stage.slot) != 0,
+    })
+}
+
+/// What a count came to at most in a window with this event.
+fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Option<String> {
+    let stage = chain.stages.get(stage)?;
+    let count = stage.count.as_ref()?;
+    let at = events.get(index)?.at;
+    let mut tally = Tally::new(count, stage.slot);
+    let mut most = 0;
+    for (number, event) in events.iter().enumerate() {
+        if event.at.since(at) > count.timespan_micros {
+            break;
+        }
+        tally.take(event);
+        if number >= index {
+            most = most.max(tally.figure());
+        }
+    }
+    let (span, asked) = (seconds(count.timespan_micros), count.threshold());
+    let what = match &count.what {
+        Counted::Events(..) => "calls".to_owned(),
+        Counted::Values { .. } => "different values".to_owned(),
+        Counted::Share { minimum, .. } => {
+            return Some(format!(
+                "{most} % within {span}; {asked} % of at least {minimum} calls are asked for"
+            ));
+        }
+    };
+    if most >= asked {
+        return Some(format!("{most} {what} within {span} are not what is asked for"));
+    }
+    Some(format!("{most} of {asked} {what} within {span}"))
+}
+
+/// What the other stages lacked around the event that fills one.
+fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> String {
+    let name = |stage: usize| {
+        let slot = chain.stages.get(stage).map_or(0, |stage| stage.slot);
+        chain.slots.get(slot).map_or("", |slot| &*slot.name)
+    };
+    let fills = |event: &usize, stage: usize| {
+        events.get(*event).is_some_and(|event| can_fill(chain, event, stage))
+    };
+    let span = match chain.order {
+        Order::Session { .. } => "the session".to_owned(),
+        Order::Sequence | Order::Any => seconds(chain.timespan_micros),
+    };
+    if chain.order == Order::Any {
+        let is_near = |event: &usize| {
+            let ats =
+                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at, other.at));
+            *event != index
+                && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
+        };
+        let others = (0..chain.stages.len()).filter(|other| *other != stage);
+        let mut missing = others.filter(|other| {
+            !(0..events.len()).any(|event| is_near(&event) && fills(&event, *other))
+        });
+        return match missing.next() {
+            Some(other) => format!(
+                "as stage `{}`: stage `{}` did not come within {span} of it",
+                name(stage),
+                name(other)
+            ),
+            None => format!("its stages did not all come within {span}, each by a call of its own"),
+        };
+    }
+    // The latest of each stage before, and the earliest of each after: the shortest chain through this call.
+    let mut first = index;
+    for before in (0..stage).rev() {
+        let Some(found) = (0..first).rev().find(|event| fills(event, before)) else {
+            return format!(
+                "as stage `{}`: stage `{}` did not come before it within {span}",
+                name(stage),
+                name(before)
+            );
+        };
+        first = found;
+    }
+    let mut last = index;
+    for after in stage + 1..chain.stages.len() {
+        let Some(found) = (last + 1..events.len()).find(|event| fills(event, after)) else {
+            return format!(
+                "as stage `{}`: stage `{}` did not come after it within {span}",
+                name(stage),
+                name(after)
+            );
+        };
+        last = found;
+    }
+    let took = match (events.get(first), events.get(last)) {
+        (Some(first), Some(last)) => last.at.since(first.at),
+        _ => 0,
+    };
+    if took > chain.timespan_micros {
+        return format!("its stages came within {}, and {span} are allowed", seconds(took));
+    }
+    let counted = (0..chain.stages.len())
+        .find_map(|stage| Some((stage, short_count(chain, stage, events, first)?)));
+    match counted {
+        Some((stage, short)) => format!("stage `{}` counts, and there were {short}", name(stage)),
+        None => format!("its stages did not come in one run within {span}"),
+    }
+}
+
+fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize) -> Vec<String> {
+    let fields = rule.groupings.first().map_or(&[][..], |grouping| &grouping.fields);
+    let value = |event: &Event| fields.last().and_then(|field| field.value(&event.call)).cloned();
+    let field = fields.last().map_or("", |field| field.as_str());
+    let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
+    let mut seen: Vec<Text> = Vec::new();
+    for event in events.iter().take(index) {
+        match value(event) {
+            Some(value) if value == own => {
+                return vec![format!(
+                    "this {field} had been seen before, at {}",
+                    event.at.to_rfc3339()
+                )];
+            }
+            Some(value) if !seen.contains(&value) && seen.len() < first.baseline => {
+                seen.push(value);
+            }
+            _ => {}
+        }
+    }
+    if seen.len() < first.baseline {
+        return vec![format!(
+            "the first {} of {field} raise nothing, and this is one of them",
+            values(first.baseline)
+        )];
+    }
+    Vec::new()
+}
+
+fn values(count: usize) -> String {
+    if count == 1 { "value".to_owned() } else { format!("{count} values") }
+}
+
+/// A length of time in seconds, with as many digits as it takes.
+fn seconds(micros: i64) -> String {
+    let (whole, rest) = (micros / 1_000_000, micros.unsigned_abs() % 1_000_000);
+    if rest == 0 {
+        return format!("{whole} s");
+    }
+    format!("{whole}.{} s", format!("{rest:06}").trim_end_matches('0'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! The rules that the properties are tried on: every type, with spans of seconds.
+
+pub(super) const FILES: [(&str, &str); 16] = [
+    (
+        "sequence.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [a, b, c], group-by: [session], timespan: 10s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "count.yml",
+        "
+title: t
+correlation:
+  type: event_count
+  rules: [b]
+  group-by: [principal, tool.name]
+  timespan: 10s
+  condition: {gte: 3}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "denials.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [many, ok], group-by: [principal], timespan: 6s}
+---
+title: t
+name: many
+correlation:
+  {type: event_count, rules: [denied], group-by: [principal], timespan: 8s, condition: {gte: 2}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "leak.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [many, c], group-by: [session], timespan: 6s}
+---
+title: t
+name: many
+correlation:
+  {type: event_count, rules: [b], group-by: [session], timespan: 8s, condition: {gte: 2}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "pairs.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [session, tenant], baseline: 0}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "days.yml",
+        "
+title: t
+correlation:
+  {type: event_count, rules: [any], group-by: [client], timespan: 10h, condition: {gte: 2}}
+---
+{title: t, name: any, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
+",
+    ),
+    (
+        "tenants.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [principal, tenant], baseline: 1}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "tools.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [tool.name], baseline: 2}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {kind: call}, condition: s}}
+",
+    ),
+    (
+        "single.yml",
+        "
+{title: t, logsource: {product: mcp}, detection: {s: {outcome: error}, condition: s}}
+",
+    ),
+    (
+        "middle.yml",
+        "
+title: t
+correlation:
+  {type: temporal_ordered, rules: [a, few, wide], group-by: [principal], timespan: 12s}
+---
+title: t
+name: few
+correlation:
+  type: event_count
+  rules: [b]
+  group-by: [principal]
+  timespan: 5s
+  condition: {gte: 2, lte: 3}
+---
+title: t
+name: wide
+correlation:
+  type: value_count
+  rules: [ok]
+  group-by: [principal]
+  timespan: 7s
+  condition: {field: tenant, gt: 1}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "range.yml",
+        "
+title: t
+correlation:
+  type: event_count
+  rules: [b]
+  group-by: [session]
+  timespan: 10s
+  condition: {gte: 3, lt: 6, neq: 4}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "values.yml",
+        "
+title: t
+correlation:
+  type: value_count
+  rules: [ok]
+  group-by: [session]
+  timespan: 10s
+  condition: {field: tenant, gte: 2}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "ratio.yml",
+        "
+title: t
+correlation:
+  type: ratio
+  of: denied
+  per: any
+  group-by: [principal]
+  timespan: 10s
+  condition: {gte: 0.5}
+  minimum: 3
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+---
+{title: t, name: any, logsource: {product: mcp},
+ detection: {s: {tool.name: fetch}, condition: not s}}
+",
+    ),
+    (
+        "temporal.yml",
+        "
+title: t
+correlation: {type: temporal, rules: [a, b, many], group-by: [session], timespan: 9s}
+---
+title: t
+name: many
+correlation:
+  {type: event_count, rules: [denied], group-by: [session], timespan: 4s, condition: {gte: 2}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+",
+    ),
+    (
+        "alias.yml",
+        "
+title: t
+correlation:
+  type: temporal_ordered
+  rules: [a, c]
+  group-by: [who]
+  aliases: {who: {a: session, c: client}}
+  timespan: 10s
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "taint.yml",
+        "
+title: t
+correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+];

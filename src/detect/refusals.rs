@@ -1,0 +1,141 @@
+//! What the compiler refuses, and what it says.
+
+use super::compile::rule_set;
+
+/// The problems of a file, as `line: message` texts.
+fn problems(text: &str) -> Vec<String> {
+    match rule_set(&[("x.yml", text)]) {
+        Ok(_) => Vec::new(),
+        Err(found) => found.into_iter().map(|p| format!("{}: {}", p.line, p.message)).collect(),
+    }
+}
+
+fn refused(text: &str, expected: &str) {
+    let found = problems(text);
+    let is_told = found.iter().any(|problem| problem.contains(expected));
+    assert!(is_told, "expected `{expected}`, found {found:?} in\n{text}");
+}
+
+fn detection(body: &str) -> String {
+    format!("title: t\nlogsource: {{product: mcp}}\ndetection:\n{body}")
+}
+
+fn correlation(body: &str) -> String {
+    let helper = "{title: t, name: a, logsource: {product: mcp}, detection: {s: {ran: no}, \
+                  condition: s}}";
+    format!("title: t\ncorrelation:\n{body}---\n{helper}\n")
+}
+
+const PLAIN: &str = "  s: {ran: no}\n  condition: s\n";
+const COUNT: &str = "  type: event_count\n  rules: [a]\n  timespan: 1m\n  group-by: [actor]\n";
+
+#[test]
+fn items_that_are_not_supported_are_refused_with_line_and_reason() {
+    for (item, expected) in [
+        ("{toool.name: x}", "there is no field `toool.name`"),
+        ("{tool.name|base64: x}", "the modifier `base64`"),
+        ("{outcome: sucess}", "`outcome` is never `sucess`"),
+        ("{code|re: '('}", "`code|re`: "),
+        ("{args.h|cidr: '10.0.0.1/8'}", "`args.h|cidr` takes"),
+        ("{code|i: x}", "the modifier `i`"),
+        ("{code|exists|all: true}", "`all` means nothing"),
+        ("{code: 1.10}", "`code` cannot be compared"),
+        ("{code: []}", "`code` has an empty list"),
+        ("{code|lt: 5}", "`code` is no number"),
+        ("{at: '2026'}", "`at` is a time"),
+        ("{duration_ms|gt: long}", "`duration_ms` is compared"),
+        ("[word]", "keywords are not supported"),
+    ] {
+        let text = detection(&format!("  s: {item}\n  condition: s\n"));
+        refused(&text, &format!("4: {expected}"));
+    }
+}
+
+#[test]
+fn files_that_are_not_supported_are_refused_with_line_and_reason() {
+    let plain = || detection(PLAIN);
+    for (text, expected) in [
+        (detection("  s: {ran: no}\n  condition: s or t\n"), "5: the condition names `t`"),
+        (detection("  s: {ran: no}\n"), "3: `detection` has no `condition`"),
+        (plain() + "levle: high\n", "6: the key `levle` is not known; did you mean `level`"),
+        (plain() + "level: severe\n", "6: `level: severe` is none of"),
+        (plain() + "group-by: [flags]\n", "6: calls cannot be grouped by `flags`"),
+        (plain() + "---\n" + &plain(), "7: a second rule that fires"),
+        (plain().replace("mcp", "windows"), "2: logsource `product`"),
+        (plain().replace("title: t", "name: t"), "1: `title` is missing"),
+        ("a: [".to_owned(), ": this is not YAML"),
+        ("- a\n".to_owned(), "1: a rule is a map of keys, not a list"),
+        (String::new(), "1: the file holds no rule that fires"),
+    ] {
+        refused(&text, expected);
+    }
+}
+
+#[test]
+fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
+    let values = COUNT.replace("event_count", "value_count");
+    let alias = COUNT.replace("[actor]", "[who]").replace("event_count", "temporal");
+    let ratio = "  type: ratio\n  of: a\n  per: a\n  group-by: [actor]\n  timespan: 1m\n";
+    for (body, expected) in [
+        ("  type: absence\n".to_owned(), "3: the type `absence` is not supported"),
+        (COUNT.to_owned(), "2: `condition` is missing"),
+        (COUNT.replace("1m", "1y"), "5: `timespan` is a whole number"),
+        (COUNT.replace("[a]", "[b]") + "  condition: {gte: 3}\n", "4: no rule in this file is"),
+        (COUNT.replace("event_count", "temporal_ordered"), "1: this type takes"),
+        ("  type: first_seen\n  rules: [a]\n".to_owned(), "2: `fields` is missing"),
+        (values.clone() + "  condition: {gte: 3}\n", "7: `condition` has no `field`"),
+        (values + "  condition: {gte: 3, field: flags}\n", "7: values of `flags` cannot"),
+        (alias + "  aliases: {who: {b: actor}}\n", "7: the alias `who` names no field for the"),
+        (format!("{ratio}  condition: {{gte: 2}}\n  minimum: 1\n"), "8: `condition` compares a"),
+        (format!("{ratio}  condition: {{gte: 0.5}}\n"), "2: `minimum` is the least number"),
+        ("  type: taint\n  source: a\n  group-by: [actor]\n".to_owned(), "2: `sink` is missing"),
+    ] {
+        refused(&correlation(&body), expected);
+    }
+}
+
+#[test]
+fn conditions_that_no_call_decides_are_refused() {
+    for (condition, expected) in [
+        ("{lte: 3}", "7: `condition` needs a lower bound"),
+        ("{neq: 3}", "7: `condition` needs a lower bound"),
+        ("{eq: 0}", "7: `condition` fits no whole number"),
+        ("{gte: 2.5}", "7: `condition` fits no whole number"),
+        ("{gte: 5, lt: 5}", "7: `condition` fits no whole number"),
+        ("{gtee: 5}", "7: `condition` knows eq, neq"),
+        ("{gte: 3}\n  aliases: {}", "8: `aliases` is a map"),
+        ("{gte: 3}\n  fields: [actor]", "8: this type"),
+        ("{gte: 3}\n  generate: true", "8: only `gen"),
+    ] {
+        refused(&correlation(&format!("{COUNT}  condition: {condition}\n")), expected);
+    }
+}
+
+#[test]
+fn a_problem_is_told_with_its_column() {
+    let text = detection("  s: {ran: no, outcome: sucess}\n  condition: s\n");
+    let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+    assert!(found[0].to_string().starts_with("x.yml:4:16: `outcome` is never"), "{}", found[0]);
+    let text = detection("  s: {ran: no}\n  condition: s or t\n");
+    let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+    assert!(
+        found[0].to_string().starts_with("x.yml:5:14: the condition names `t`"),
+        "{}",
+        found[0]
+    );
+}
+
+#[test]
+fn all_problems_of_all_files_are_reported_at_once() {
+    let bad = detection("  s: {a: x, b: y}\n  condition: s\n") + "levle: high\n";
+    let found = rule_set(&[("b.yml", &bad), ("a.yml", &bad)]).unwrap_err();
+    let files: Vec<&str> = found.iter().map(|problem| problem.file.as_str()).collect();
+    assert_eq!(files, ["a.yml", "a.yml", "a.yml", "b.yml", "b.yml", "b.yml"]);
+}
+
+#[test]
+fn equal_detections_are_evaluated_once() {
+    let plain = detection(PLAIN);
+    let set = rule_set(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
+    assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
+}

@@ -1,0 +1,139 @@
+//! What a rule over several calls asks for: stages, the order they are filled in, and the spans.
+
+use rustc_hash::FxHashSet;
+
+use crate::model::Text;
+
+use super::chain::Event;
+use super::tally::{Count, Counted};
+
+/// The bit of a call that fills nothing and yet belongs to its group's session.
+pub(super) const MEMBER: u32 = 1 << 31;
+
+/// The most kinds of calls that one rule looks for: a bit each, beside [`MEMBER`].
+pub(super) const SLOTS_MAX: usize = 31;
+
+/// Calls that fill stages. A single-event rule is one stage, a count one counted stage.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// The kinds of calls that the rule looks for, in the order of the stages; bit `n` of an event
+    /// says that it fits the slot `n`.
+    pub(super) slots: Vec<Slot>,
+    pub(super) stages: Vec<Stage>,
+    pub(super) order: Order,
+    /// Microseconds from the first of the calls that fill the stages to the last, at most.
+    pub(super) timespan_micros: i64,
+    /// Matches at most this far apart are one episode.
+    pub(super) quiet_micros: i64,
+}
+
+/// A kind of call.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) name: Text,
+    /// Index into the rule set's detections.
+    pub(super) detection: usize,
+}
+
+/// What has to be there once.
+#[derive(Debug)]
+pub(super) struct Stage {
+    /// The calls that fill it or are counted for it.
+    pub(super) slot: usize,
+    /// Where it is filled by the call with which a count fits.
+    pub(super) count: Option<Count>,
+}
+
+/// How the calls that fill the stages stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// One after another.
+    Sequence,
+    /// In any order, each by a call of its own.
+    Any,
+    /// One after another, with none of the group's calls further than that from the next.
+    Session { gap_micros: i64 },
+}
+
+impl Chain {
+    /// How far before its closing call a match can reach, in microseconds.
+    pub(super) fn lookback_micros(&self) -> i64 {
+        let spans = self.counts().map(|count| count.timespan_micros);
+        self.timespan_micros.saturating_add(spans.max().unwrap_or(0))
+    }
+
+    /// How far a change can make itself felt: the lookback and the quiet period, in microseconds.
+    pub(super) fn reach_micros(&self) -> i64 {
+        self.lookback_micros().saturating_add(self.quiet_micros)
+    }
+
+    /// One call alone is a match, whatever others there are.
+    pub(super) fn is_single(&self) -> bool {
+        self.stages.len() == 1 && self.counts().next().is_none()
+    }
+
+    /// The span that people are told of, in microseconds.
+    pub(super) fn timespan(&self) -> Option<i64> {
+        match self.order {
+            Order::Session { .. } => None,
+            _ if self.stages.len() > 1 => Some(self.timespan_micros),
+            _ => self.counts().next().map(|count| count.timespan_micros),
+        }
+    }
+
+    pub(super) const fn gap_micros(&self) -> Option<i64> {
+        match self.order {
+            Order::Session { gap_micros } => Some(gap_micros),
+            Order::Sequence | Order::Any => None,
+        }
+    }
+
+    pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {
+        self.stages.iter().filter_map(|stage| stage.count.as_ref())
+    }
+
+    /// The bits of slots without a call in which nothing can match.
+    pub(super) fn needed_bits(&self) -> u32 {
+        self.stages.iter().fold(0, |bits, stage| {
+            let slot = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
+            bits | 1 << slot
+        })
+    }
+
+    /// What the rule asks for: the first count's least, else the number of stages.
+    pub(super) fn threshold(&self) -> u64 {
+        self.counts().next().map_or(self.stages.len() as u64, Count::threshold)
+    }
+
+    /// What a match has of [`Self::threshold`], by its evidence: events and the slots they are shown
+    /// in.
+    pub(super) fn value(&self, evidence: &[(&Event, u8)]) -> u64 {
+        let counted =
+            self.stages.iter().find_map(|stage| Some((stage.slot, stage.count.as_ref()?)));
+        let Some((slot, count)) = counted else {
+            return self.stages.len() as u64;
+        };
+        let of = |slot: usize| {
+            evidence
+                .iter()
+                .filter(move |(_, shown)| usize::from(*shown) == slot)
+                .map(|(event, _)| *event)
+        };
+        match &count.what {
+            Counted::Events(..) => of(slot).count() as u64,
+            Counted::Values { field, .. } => {
+                let mut values = FxHashSet::default();
+                for event in of(slot) {
+                    field.each(&event.call, &mut |value| {
+                        values.insert(value);
+                    });
+                }
+                values.len() as u64
+            }
+            Counted::Share { per, .. } => {
+                let (some, rest) = (of(slot).count() as u64, of(*per).count() as u64);
+                (some * 100).checked_div(some + rest).unwrap_or(0)
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Counting calls, values and shares in a window that ends at a call.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::bounds::Bounds;
+use super::chain::Event;
+use super::field::ValueField;
+
+/// A stage that is filled by every call with which a count in the timespan before it fits.
+#[derive(Clone, Debug)]
+pub(super) struct Count {
+    pub(super) timespan_micros: i64,
+    pub(super) what: Counted,
+}
+
+/// What is counted, and what fits.
+#[derive(Clone, Debug)]
+pub(super) enum Counted {
+    /// Calls. The number is the least that fits.
+    Events(Bounds, u64),
+    /// Different values of a field. The number is the least that fits.
+    Values { field: ValueField, bounds: Bounds, min: u64 },
+    /// Of the calls of the slot `per`, of which there are at least so many, the share that fit the
+    /// stage's slot, too.
+    Share { per: usize, bounds: Bounds, minimum: u64 },
+}
+
+impl Count {
+    /// The slot whose calls are looked at, for a stage that has the slot `own`.
+    pub(super) const fn base(&self, own: usize) -> usize {
+        match self.what {
+            Counted::Share { per, .. } => per,
+            _ => own,
+        }
+    }
+
+    /// The fewest calls that can fit.
+    pub(super) const fn least(&self) -> u64 {
+        match self.what {
+            Counted::Events(_, min) | Counted::Values { min, .. } => min,
+            Counted::Share { minimum, .. } => minimum,
+        }
+    }
+
+    /// What is asked for: calls, values, or percent.
+    pub(super) fn threshold(&self) -> u64 {
+        match &self.what {
+            Counted::Events(_, min) | Counted::Values { min, .. } => *min,
+            Counted::Share { bounds, .. } => percent(bounds.first().unwrap_or_default()),
+        }
+    }
+
+    /// True where fewer calls never fit when more do not.
+    pub(super) fn only_grows(&self) -> bool {
+        match &self.what {
+            Counted::Events(bounds, _) | Counted::Values { bounds, .. } => !bounds.has_ceiling(),
+            Counted::Share { .. } => false,
+        }
+    }
+
+    /// The slot in which a call of the window is shown; none for a call that is not counted.
+    pub(super) fn shown_in(&self, event: &Event, own: usize) -> Option<usize> {
+        let fits = |slot: usize| event.stages & (1 << slot) != 0;
+        match &self.what {
+            Counted::Events(..) => fits(own).then_some(own),
+            Counted::Values { field, .. } => (fits(own) && field.is_in(&event.call)).then_some(own),
+            Counted::Share { per, .. } => fits(*per).then_some(if fits(own) { own } else { *per }),
+        }
+    }
+}
+
+fn percent(share: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share is from 0 to 1"
+    )]
+    let percent = (share.clamp(0.0, 1.0) * 100.0).round() as u64;
+    percent
+}
+
+/// The window of one counted stage, moved from call to call.
+pub(super) struct Tally<'a> {
+    count: &'a Count,
+    own: usize,
+    window: VecDeque<&'a Event>,
+    values: FxHashMap<Cow<'a, str>, u64>,
+    /// Calls of the window that fit the stage's own slot.
+    own_count: u64,
+}
+
+impl<'a> Tally<'a> {
+    pub(super) fn new(count: &'a Count, own: usize) -> Self {
+        Self { count, own, window: VecDeque::new(), values: FxHashMap::default(), own_count: 0 }
+    }
+
+    /// Takes the next call in order; true if the stage is filled by it.
+    pub(super) fn take(&mut self, event: &'a Event) -> bool {
+        if self.count.shown_in(event, self.own).is_none() {
+            return false;
+        }
+        self.add(event);
+        while let Some(first) = self.window.front().copied()
+            && event.at.since(first.at) > self.count.timespan_micros
+        {
+            self.window.pop_front();
+            self.drop(first);
+        }
+        let calls = self.window.len() as u64;
+        match &self.count.what {
+            Counted::Events(bounds, _) => bounds.hold(calls as f64),
+            Counted::Values { bounds, .. } => bounds.hold(self.values.len() as f64),
+            Counted::Share { bounds, minimum, .. } => {
+                calls >= *minimum && bounds.hold(self.own_count as f64 / calls as f64)
+            }
+        }
+    }
+
+    /// What the window comes to: calls, values, or percent.
+    pub(super) fn figure(&self) -> u64 {
+        let calls = self.window.len() as u64;
+        match &self.count.what {
+            Counted::Events(..) => calls,
+            Counted::Values { .. } => self.values.len() as u64,
+            Counted::Share { .. } => (self.own_count * 100).checked_div(calls).unwrap_or(0),
+        }
+    }
+
+    fn add(&mut self, event: &'a Event) {
+        self.window.push_back(event);
+        self.own_count += u64::from(event.stages & (1 << self.own) != 0);
+        if let Counted::Values { field, .. } = &self.count.what {
+            field.each(&event.call, &mut |value| *self.values.entry(value).or_insert(0) += 1);
+        }
+    }
+
+    fn drop(&mut self, event: &'a Event) {
+        self.own_count -= u64::from(event.stages & (1 << self.own) != 0);
+        if let Counted::Values { field, .. } = &self.count.what {
+            field.each(&event.call, &mut |value| {
+                let left = self.values.get_mut(&value).map_or(0, |count| {
+                    *count -= 1;
+                    *count
+                });
+                if left == 0 {
+                    self.values.remove(&value);
+                }
+            });
+        }
+    }
+}
