@@ -12,7 +12,7 @@ use crate::model::{ClockSample, ClockUse, Micros, Text};
 
 /// The span that is measured as one.
 const SLOT_MICROS: i64 = 24 * Micros::HOUR;
-/// Width of the bins in which differences are counted. A bin more or less is no other measure: see [`estimate`].
+/// Width of the bins in which differences are counted. A bin more or less is mostly no other measure.
 pub(super) const BIN_MICROS: i64 = 50_000;
 /// Joins from which on a measure is believed.
 const SAMPLES_MIN: i64 = 12;
