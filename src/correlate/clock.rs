@@ -35,8 +35,8 @@ pub struct Clocks {
     configured: FxHashMap<Text, i64>,
     /// By slot, by the stream farther from the work, by the one nearer to it.
     slots: BTreeMap<i64, Slot>,
-    /// Slots from here on hold nothing that was joined before; none while all of them do.
-    fresh_from: Option<i64>,
+    /// The newest slot that calls were joined in.
+    newest: Option<i64>,
     /// True while slots that are not here hold nothing.
     complete: bool,
     /// Joins from which on a measure is believed.
@@ -61,11 +61,11 @@ type SlotPair = (i64, Text, Text);
 
 #[derive(Clone, Debug, Default)]
 struct Slot {
-    /// Streams whose calls were joined in it.
+    /// True where nothing was joined in it before it came here.
+    is_fresh: bool,
+    /// Streams whose calls were joined in it since.
     entered: FxHashSet<Text>,
     pairs: FxHashMap<Text, FxHashMap<Text, Measure>>,
-    /// Lower streams by the number of upper ones that calls are joined with by a measured clock.
-    claimed: FxHashMap<Text, usize>,
     /// Lower streams by the joins that measured them, against whomever.
     totals: FxHashMap<Text, i64>,
 }
@@ -114,7 +114,7 @@ impl Clocks {
             complete: true,
             samples_min: SAMPLES_MIN,
             slots: BTreeMap::new(),
-            fresh_from: None,
+            newest: None,
             moved: FxHashSet::default(),
             samples: FxHashMap::default(),
             uses: Vec::new(),
@@ -131,7 +131,8 @@ impl Clocks {
     /// Says that the store holds joined calls up to this time, which are not in memory.
     pub(super) fn resume(&mut self, newest: Option<Micros>) {
         self.complete = false;
-        self.fresh_from = newest.map(|newest| slot_of(newest.plus(Micros::MINUTE)) + 1);
+        // Without any time in the store, none of it was joined by time.
+        self.newest = newest.map(|newest| slot_of(newest.plus(Micros::MINUTE)));
     }
 
     pub(super) fn offset(&self, stream: &str) -> i64 {
@@ -153,7 +154,7 @@ impl Clocks {
     /// Takes in what is stored of these days.
     pub fn know_days(&mut self, days: &[Micros], samples: Vec<ClockSample>, uses: Vec<ClockUse>) {
         for day in days {
-            self.slots.entry(slot_of(*day)).or_default();
+            self.slot(slot_of(*day));
         }
         for sample in samples {
             let slot = slot_of(sample.day);
@@ -165,7 +166,7 @@ impl Clocks {
             let slot = slot_of(used.day);
             let offsets = used.offset_micros.zip(used.tolerance_micros);
             let estimate = offsets.map(|(offset, tolerance)| Estimate { offset, tolerance });
-            self.put_used(slot, &used.upper, &used.lower, estimate);
+            self.measure(slot, &used.upper, &used.lower).used = estimate;
             self.moved.insert((slot, used.upper, used.lower));
         }
     }
@@ -175,10 +176,10 @@ impl Clocks {
         self.slots.get(&slot_of(at))?.pairs.get(upper)?.get(lower)?.used
     }
 
-    /// Whether the stream is known to tell of other streams' calls on that day.
+    /// Whether it is known to which streams this one belongs on that day. What a day begins with says nothing of it:
+    /// that would change calls of other streams which were joined before.
     pub(super) fn is_claimed(&self, lower: &str, at: Micros) -> bool {
-        let claimed = self.slots.get(&slot_of(at)).and_then(|slot| slot.claimed.get(lower));
-        claimed.is_some_and(|claims| *claims > 0)
+        self.estimate(ANYBODY, lower, at).is_some()
     }
 
     /// Whether any clock was measured against that stream's on that day.
@@ -187,15 +188,17 @@ impl Clocks {
         pairs.is_some_and(|pairs| pairs.values().any(|measure| measure.used.is_some()))
     }
 
-    /// To be told before calls that `upper` leads are joined: a day begins with what the day before has measured.
+    /// To be told before calls that `upper` leads are joined: a day of which nothing was joined yet begins with what
+    /// the day before has measured.
     pub(super) fn enter(&mut self, upper: &Text, at: Micros) {
         let slot = slot_of(at);
-        let here = self.slots.entry(slot).or_default();
+        let here = self.slot(slot);
         if here.entered.contains(upper) {
             return;
         }
         here.entered.insert(Text::clone(upper));
-        let is_fresh = self.complete || self.fresh_from.is_some_and(|from| slot >= from);
+        let is_fresh = here.is_fresh;
+        self.newest = self.newest.max(Some(slot));
         let before = self.slots.get(&(slot - 1)).filter(|_| is_fresh);
         let Some(before) = before.and_then(|before| before.pairs.get(upper)) else { return };
         let guesses: Vec<(Text, Estimate)> = before
@@ -273,7 +276,7 @@ impl Clocks {
     /// Joins by these for a while.
     pub(super) fn assume(&mut self, stale: &StaleDay, estimates: &[Option<Estimate>]) {
         for ((upper, lower), estimate) in stale.pairs.iter().zip(estimates) {
-            self.put_used(slot_of(stale.from), upper, lower, *estimate);
+            self.measure(slot_of(stale.from), upper, lower).used = *estimate;
         }
     }
 
@@ -315,16 +318,12 @@ impl Clocks {
             let busy = |slot: &i64| self.moved.iter().any(|(moved, ..)| moved == slot);
             let Some(oldest) = self.slots.keys().find(|slot| !busy(slot)).copied() else { return };
             self.slots.remove(&oldest);
-            let newest = self.slots.keys().next_back().copied();
-            if self.complete {
-                self.complete = false;
-                self.fresh_from = newest.map(|newest| newest + 1);
-            }
+            self.complete = false;
         }
     }
 
     fn set_used(&mut self, slot: i64, upper: &Text, lower: &Text, used: Option<Estimate>) {
-        self.put_used(slot, upper, lower, used);
+        self.measure(slot, upper, lower).used = used;
         self.moved.insert((slot, Text::clone(upper), Text::clone(lower)));
         self.uses.push(ClockUse {
             day: slot_start(slot),
@@ -338,7 +337,7 @@ impl Clocks {
     fn add(&mut self, slot: i64, upper: &Text, lower: &Text, bin: i32, count: i64) {
         self.measure(slot, upper, lower).add(bin, count);
         let samples_min = self.samples_min;
-        let totals = &mut self.slots.entry(slot).or_default().totals;
+        let totals = &mut self.slot(slot).totals;
         let total = totals.entry(Text::clone(lower)).or_default();
         let was_known = *total >= samples_min;
         *total += count;
@@ -347,16 +346,14 @@ impl Clocks {
         }
     }
 
-    fn put_used(&mut self, slot: i64, upper: &Text, lower: &Text, used: Option<Estimate>) {
-        let before = std::mem::replace(&mut self.measure(slot, upper, lower).used, used);
-        let claimed = &mut self.slots.entry(slot).or_default().claimed;
-        let claims = claimed.entry(Text::clone(lower)).or_default();
-        *claims =
-            (*claims + usize::from(used.is_some())).saturating_sub(usize::from(before.is_some()));
+    /// A slot, made if it is not here. What is known of it, if anything was, has been read before.
+    fn slot(&mut self, slot: i64) -> &mut Slot {
+        let is_fresh = self.complete || self.newest.is_none_or(|newest| slot > newest);
+        self.slots.entry(slot).or_insert_with(|| Slot { is_fresh, ..Slot::default() })
     }
 
     fn measure(&mut self, slot: i64, upper: &Text, lower: &Text) -> &mut Measure {
-        let pairs = &mut self.slots.entry(slot).or_default().pairs;
+        let pairs = &mut self.slot(slot).pairs;
         pairs.entry(Text::clone(upper)).or_default().entry(Text::clone(lower)).or_default()
     }
 }

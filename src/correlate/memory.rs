@@ -131,11 +131,6 @@ impl Memory {
         }
     }
 
-    /// Whether the unit that begins with this record is here.
-    pub(super) fn holds_unit(&self, tool: &Text, at: Option<Micros>, record: RecordId) -> bool {
-        self.tools.get(tool).is_some_and(|state| state.holds(at, record))
-    }
-
     /// Drops a scope, so that it can be restored from the store.
     pub(super) fn drop_scope(&mut self, scope: &Scope) {
         match scope {

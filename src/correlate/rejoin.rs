@@ -1,14 +1,16 @@
 //! Joins a day's calls of two streams anew, once the clocks are known better than when they were joined.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashSet;
 
 use super::clock::{Estimate, StaleDay};
 use super::memory::Memory;
 use super::{
-    BEFORE_MICROS, Correlator, Diff, Held, Loaded, Micros, Need, Outcome, REACH_MICROS, Record,
-    Scope, Text,
+    BEFORE_MICROS, Correlator, Diff, Loaded, Micros, Need, Outcome, REACH_MICROS, Record, Scope,
+    Text,
 };
-use crate::model::{ClockSample, ClockUse};
+use crate::model::{Call, ClockSample, ClockUse};
 
 /// What is loaded at a time, without what is loaded around it.
 const PIECE_MICROS: i64 = 3 * Micros::HOUR;
@@ -24,9 +26,11 @@ pub struct Rejoin {
 }
 
 impl Correlator {
-    /// Days of which the clocks have to be known before these records can be applied, by their first moments.
-    pub fn plan_clocks(&self, records: &[std::sync::Arc<Record>]) -> Vec<Micros> {
-        let times = records.iter().filter_map(|record| record.at);
+    /// Days of which the clocks have to be known before these records can be applied, among what was loaded for them;
+    /// by their first moments.
+    pub fn plan_clocks(&self, records: &[Arc<Record>], loaded: &[Loaded]) -> Vec<Micros> {
+        let all = records.iter().chain(loaded.iter().flat_map(|loaded| &loaded.records));
+        let times = all.filter_map(|record| record.at);
         self.clocks.plan_days(times.flat_map(with_neighbours))
     }
 
@@ -54,13 +58,12 @@ impl Correlator {
     }
 
     /// What to load for a tool, piece by piece; each is to be handed to [`Correlator::rejoin_loaded`].
-    pub fn plan_rejoin(&self, rejoin: &Rejoin, tool: &Text) -> Vec<(Need, Micros, Micros)> {
+    pub fn plan_rejoin(rejoin: &Rejoin, tool: &Text) -> Vec<(Need, Micros, Micros)> {
         let of = Scope::Tool(Text::clone(tool));
         let (first, last) = rejoin.stale.span();
-        let held_from = self.held_from(tool);
         let mut pieces = Vec::new();
         let mut from = first;
-        while from < last.min(held_from) {
+        while from < last {
             let to = from.plus(PIECE_MICROS).min(last);
             let (load_from, load_to) = (from.minus(BEFORE_MICROS), to.plus(BEFORE_MICROS));
             let need = Need {
@@ -76,7 +79,7 @@ impl Correlator {
         pieces
     }
 
-    /// Joins the calls anew that begin in `from..to` and are not in memory.
+    /// Joins the calls anew that begin in `from..to`.
     pub fn rejoin_loaded(&mut self, rejoin: &mut Rejoin, loaded: Loaded, from: Micros, to: Micros) {
         let Scope::Tool(tool) = loaded.need.of.clone() else { return };
         let mut past = Memory::default();
@@ -93,48 +96,29 @@ impl Correlator {
             &mut self.clocks,
             &mut diff,
         );
-        let (clocks, memory) = (&self.clocks, &self.memory);
-        let is_here = |call: &std::sync::Arc<crate::model::Call>| {
+        let clocks = &self.clocks;
+        let is_here = |call: &Arc<Call>| {
             let Some(first) = call.sightings.first().and_then(|lead| lead.steps.first()) else {
                 return false;
             };
             let begins = first.at.map(|at| at.plus(clocks.offset(&call.stream)));
             begins.is_some_and(|at| at >= from && at < to)
-                && !memory.holds_unit(&tool, begins, first.record)
         };
         rejoin.diff.old.extend(diff.old.into_iter().filter(is_here));
         rejoin.diff.new.extend(diff.new.into_iter().filter(is_here));
         self.clocks.assume(&rejoin.stale, &rejoin.used);
     }
 
-    /// Joins what memory holds of the tool anew.
-    pub fn rejoin_held(&mut self, rejoin: &mut Rejoin, tool: &Text) {
-        let streams = rejoin.stale.streams();
-        self.clocks.assume(&rejoin.stale, &rejoin.measured);
-        self.memory.rejoin(
-            tool,
-            &streams,
-            rejoin.stale.span(),
-            &self.limits,
-            &mut self.clocks,
-            &mut rejoin.diff,
-        );
-        self.clocks.assume(&rejoin.stale, &rejoin.used);
-    }
-
-    /// Says what became of the calls.
+    /// Says what became of the calls. Where memory holds any of that time it begins anew: a call there may have been
+    /// joined beside one that memory does not hold, and so be another now.
     pub fn end_rejoin(&mut self, rejoin: Rejoin) -> Outcome {
         self.clocks.renew(&rejoin.stale, &rejoin.measured);
-        self.close(rejoin.diff)
-    }
-
-    /// From when on memory holds everything of the tool.
-    fn held_from(&self, tool: &Text) -> Micros {
-        match self.memory.floor_of_tool(tool) {
-            Held::From(floor) => floor,
-            Held::Not if !self.complete => Micros(i64::MAX),
-            Held::Not | Held::Whole => Micros(i64::MIN),
+        let (_, last) = rejoin.stale.span();
+        if self.memory.oldest().is_some_and(|oldest| oldest < last.plus(BEFORE_MICROS)) {
+            self.memory = Memory::default();
+            self.complete = false;
         }
+        self.close(rejoin.diff)
     }
 }
 

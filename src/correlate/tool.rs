@@ -219,10 +219,6 @@ impl ToolState {
         self.dirty.extend(of_streams.map(|(key, _)| (*key, *key)));
     }
 
-    pub(super) fn holds(&self, at: Option<Micros>, record: RecordId) -> bool {
-        self.units.contains_key(&(at.unwrap_or(TIMELESS), record))
-    }
-
     /// Joins what the added records touch and says which calls are new, changed or gone.
     pub(super) fn settle(&mut self, limits: &Limits, clocks: &mut Clocks, diff: &mut Diff) {
         diff.old.append(&mut self.orphans);

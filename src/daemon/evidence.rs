@@ -4,9 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::intake::Intake;
 use crate::mask::mask_line;
-use crate::model::{
-    Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine, event_words,
-};
+use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine};
 use crate::store::{Reader, StoreError};
 
 /// Alerts whose lines are remembered, so that an alert that grows does not read them again.
@@ -91,24 +89,7 @@ fn view(
     kept: &FxHashMap<RecordId, String>,
 ) -> EvidenceView {
     let call = &*evidence.call;
-    let text = |value: &Option<crate::model::Text>| value.as_ref().map(ToString::to_string);
-    EvidenceView {
-        stage: evidence.stage.to_string(),
-        call_id: call.id,
-        at: call.at,
-        ended: call.ended,
-        server: text(&call.server),
-        tool: call.tool.to_string(),
-        code: call.code.to_string(),
-        class: call.class,
-        ran: call.ran,
-        principal: text(&call.principal),
-        client: text(&call.client),
-        tenant: text(&call.tenant),
-        session: call.session.to_string(),
-        event: event_words(call),
-        lines: witness_lines(call, lines, paths, intake, kept),
-    }
+    EvidenceView::new(evidence, witness_lines(call, lines, paths, intake, kept))
 }
 
 fn witness_lines(

@@ -335,7 +335,7 @@ impl Pipeline {
     fn store_cut(&mut self, cut: &mut Cut, now: Micros) -> Result<Step, StoreError> {
         let outcome = {
             let loaded = self.load(&cut.records)?;
-            self.know_clocks(&cut.records)?;
+            self.know_clocks(&cut.records, &loaded)?;
             self.correlator.apply(&cut.records, loaded)
         };
         let mut calls = outcome.changes;

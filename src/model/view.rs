@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AlertId, AlertState, Args, CallId, CloseReason, Level, Micros, OutcomeClass, Ran, RecordId,
-    TimeQuality, Why, Witness, WitnessLine,
+    AlertId, AlertState, Args, CallId, CloseReason, Evidence, Level, Micros, OutcomeClass, Ran,
+    RecordId, Text, TimeQuality, Why, Witness, WitnessLine, event_words,
 };
 
 /// One alert as it now stands, with what people decided about it.
@@ -53,6 +53,31 @@ pub struct EvidenceView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     pub lines: Vec<WitnessLine>,
+}
+
+impl EvidenceView {
+    /// The call as evidence, with the lines that were found of it.
+    pub fn new(evidence: &Evidence, lines: Vec<WitnessLine>) -> Self {
+        let call = &*evidence.call;
+        let text = |value: &Option<Text>| value.as_ref().map(ToString::to_string);
+        Self {
+            stage: evidence.stage.to_string(),
+            call_id: call.id,
+            at: call.at,
+            ended: call.ended,
+            server: text(&call.server),
+            tool: call.tool.to_string(),
+            code: call.code.to_string(),
+            class: call.class,
+            ran: call.ran,
+            principal: text(&call.principal),
+            client: text(&call.client),
+            tenant: text(&call.tenant),
+            session: call.session.to_string(),
+            event: event_words(call),
+            lines,
+        }
+    }
 }
 
 /// How often a rule fired.

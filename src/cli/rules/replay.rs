@@ -19,7 +19,7 @@ use crate::daemon::control::{Ask, Tell};
 use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet};
 use crate::model::{
     Alert, AlertChange, AlertId, AlertState, AlertView, Call, CallChange, Evidence, EvidenceView,
-    Micros, Text, WitnessLine, event_words,
+    Micros, Text, WitnessLine,
 };
 use crate::store::{After, CallPage};
 
@@ -317,7 +317,6 @@ impl Replay {
 
     fn evidence(&self, evidence: &Evidence) -> EvidenceView {
         let call = &*evidence.call;
-        let text = |value: &Option<Text>| value.as_ref().map(ToString::to_string);
         let steps = call
             .sightings
             .iter()
@@ -329,23 +328,7 @@ impl Replay {
             length: step.length,
             text: None,
         };
-        EvidenceView {
-            stage: evidence.stage.to_string(),
-            call_id: call.id,
-            at: call.at,
-            ended: call.ended,
-            server: text(&call.server),
-            tool: call.tool.to_string(),
-            code: call.code.to_string(),
-            class: call.class,
-            ran: call.ran,
-            principal: text(&call.principal),
-            client: text(&call.client),
-            tenant: text(&call.tenant),
-            session: call.session.to_string(),
-            event: event_words(call),
-            lines: steps.map(line).collect(),
-        }
+        EvidenceView::new(evidence, steps.map(line).collect())
     }
 }
 

@@ -16,6 +16,8 @@ impl ToolState {
         let joined = pair::alone(&entry.unit, clocks);
         let call = Arc::new(build::build(&joined, self.occurrence(key, entry)));
         if let Some(entry) = self.units.get_mut(&key) {
+            // It may have been joined before so many came that nobody can tell them apart.
+            diff.samples.extend(entry.sample.take().map(|sample| (sample, -1)));
             diff.old.extend(entry.call.replace(Arc::clone(&call)));
             diff.new.push(call);
         }

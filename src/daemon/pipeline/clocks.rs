@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Pipeline, Step};
-use crate::correlate::{Clocks, StaleDay};
+use crate::correlate::{Clocks, Correlator, Loaded, StaleDay};
 use crate::fault::{self, Point};
 use crate::model::{Micros, Record};
 use crate::store::{Batch, Store, StoreError};
@@ -31,9 +31,13 @@ impl Rejoining {
 }
 
 impl Pipeline {
-    /// Loads the measured clocks of the days that these records touch.
-    pub(super) fn know_clocks(&mut self, records: &[Arc<Record>]) -> Result<(), StoreError> {
-        let days = self.correlator.plan_clocks(records);
+    /// Loads the measured clocks of the days that these records and those loaded for them touch.
+    pub(super) fn know_clocks(
+        &mut self,
+        records: &[Arc<Record>],
+        loaded: &[Loaded],
+    ) -> Result<(), StoreError> {
+        let days = self.correlator.plan_clocks(records, loaded);
         self.know_days(&days)
     }
 
@@ -63,11 +67,10 @@ impl Pipeline {
         let tools = self.store.tools_between(from, to)?;
         let mut rejoin = self.correlator.begin_rejoin(stale);
         for tool in &tools {
-            for (need, from, to) in self.correlator.plan_rejoin(&rejoin, tool) {
+            for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool) {
                 let loaded = self.load_one(need)?;
                 self.correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
             }
-            self.correlator.rejoin_held(&mut rejoin, tool);
         }
         let outcome = self.correlator.end_rejoin(rejoin);
         let mut calls = outcome.changes;
