@@ -68,6 +68,9 @@ impl Model {
             found
         }));
         self.know_clocks(correlator, &correlator.plan_clocks(batch, &loaded));
+        for l in &loaded {
+            println!("  loaded {:?} {}", l.need, l.records.len());
+        }
         let outcome = correlator.apply(batch, loaded);
         self.take(outcome);
         self.records.extend(batch.iter().cloned());
@@ -438,15 +441,15 @@ fn desks(raw: &[(usize, i64, i64, u64, u8)], days: i64) -> Vec<Arc<Record>> {
 }
 
 /// Limits that the few records of a test reach.
-fn small(piece_units: u32) -> Limits {
+pub(super) fn small(piece_units: u32) -> Limits {
     Limits { scope_units: 8, units: 12, scopes: 3, piece_units, ..Limits::default() }
 }
 
-fn correlator(limits: &Limits) -> Correlator {
+pub(super) fn correlator(limits: &Limits) -> Correlator {
     Correlator { limits: limits.clone(), ..Correlator::new(Clocks::default()) }
 }
 
-fn one_pass_within(limits: &Limits, records: &[Arc<Record>]) -> Vec<Call> {
+pub(super) fn one_pass_within(limits: &Limits, records: &[Arc<Record>]) -> Vec<Call> {
     let mut model = Model::default();
     let mut records = records.to_vec();
     records.sort_by_key(|record| (record.at, Text::clone(&record.stream), record.id));
@@ -521,14 +524,11 @@ proptest! {
         batch in 1_usize..30,
         then in prop::collection::vec(0_u8..6, 60),
         is_tight in any::<bool>(),
+        piece_units in prop_oneof![Just(512_u32), 3_u32..30],
     ) {
         let clocks = || Clocks::default().believing(3);
         // What is forgotten early is loaded again, and joined by the clocks of its day.
-        let limits = if is_tight {
-            Limits { piece_units: Limits::default().piece_units, ..small(0) }
-        } else {
-            Limits::default()
-        };
+        let limits = if is_tight { small(piece_units) } else { Limits { piece_units, ..Limits::default() } };
         let records = desks(&raw, days);
         let mut model = Model::default();
         let unbounded = Limits { piece_units: limits.piece_units, ..Limits::default() };
@@ -584,15 +584,6 @@ fn first_difference(left: &[Call], right: &[Call]) -> Option<String> {
     loop {
         let (left, right) = (lefts.next(), rights.next());
         if left != right {
-            std::fs::write(
-                "/tmp/diff.txt",
-                format!(
-                    "{:#?}\n\n{:#?}",
-                    lefts.clone().take(6).map(brief).collect::<Vec<_>>(),
-                    rights.clone().take(6).map(brief).collect::<Vec<_>>()
-                ),
-            )
-            .unwrap();
             return Some(format!("{:?} is not {:?}", left.map(brief), right.map(brief)));
         }
         left?;

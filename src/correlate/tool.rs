@@ -509,6 +509,11 @@ impl ToolState {
         floor: Micros,
     ) -> bool {
         let reach = if self.is_joined { last.reach } else { last.to };
+        // What comes may cut a piece in two that has ended, and each part is then joined by itself.
+        let ends = piece.first().zip(piece.last());
+        if ends.is_some_and(|(first, last)| Cuts::may_turn_between(first.0, last.0, floor)) {
+            return false;
+        }
         let is_cut = next.is_some_and(|next| next.0.minus(MEETS_MICROS) <= reach);
         if is_cut && self.is_joined {
             let at = piece.last().map_or(reach, |key| key.0);
