@@ -209,13 +209,16 @@ impl ToolState {
         }
     }
 
-    /// Has the units of these streams that begin in this span joined anew.
+    /// Has all that is joined with units that begin in this span joined anew, where it is of these streams.
     pub(super) fn rejoin(&mut self, streams: &FxHashSet<Text>, (from, to): (Micros, Micros)) {
-        let first = RecordId { generation: 0, offset: 0, index: 0 };
-        let of_streams = self
-            .units
-            .range((from, first)..(to, first))
-            .filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
+        if !self.is_joined {
+            return;
+        }
+        let mut within = self.units.range((from, FIRST)..(to, FIRST));
+        let Some((_, first)) = within.next() else { return };
+        let last = within.next_back().map_or(first.piece, |(_, entry)| entry.piece);
+        let pieces = self.units.range(first.piece..).take_while(|(_, entry)| entry.piece <= last);
+        let of_streams = pieces.filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
         self.dirty.extend(of_streams.map(|(key, _)| (*key, *key)));
     }
 
