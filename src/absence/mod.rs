@@ -126,6 +126,7 @@ impl Absence {
     /// Hears again of clients' records, by log and minute, that were stored and not judged before the end.
     pub fn note_again(&mut self, minutes: &[(Text, i64)]) {
         for (stream, at) in minutes {
+            self.horizon = self.horizon.max(Some(*at));
             self.heard.add(stream, *at);
             self.note_minute(stream, *at);
         }
@@ -179,7 +180,10 @@ impl Absence {
             self.newest_call = self.newest_call.max(Some(minute(at)));
             if is_lone(call) && self.pairs.knows_lower(call) {
                 self.lone.add(minute(at), minute(at));
-                self.due.add(minute(at), minute(at));
+                // Before any log went on behind it nothing can be missed: the client's record that does so marks it.
+                if self.horizon.is_some_and(|horizon| minute(at) + TOLERANCE_MINUTES <= horizon) {
+                    self.due.add(minute(at), minute(at));
+                }
             }
         }
         if let Some((at, joints)) = change.old.as_ref().and_then(|old| joints(old)) {
@@ -198,9 +202,14 @@ impl Absence {
         }
     }
 
-    /// The pairs whose first call has to be looked up: it is no longer what it was.
-    pub fn suspects(&self) -> Vec<WitnessPair> {
-        self.suspects.iter().cloned().collect()
+    /// The pairs whose first call has to be looked up, with its time: it is no longer what it was.
+    pub fn suspects(&self) -> Vec<(WitnessPair, Micros)> {
+        let began = |pair: &WitnessPair| {
+            (pair.clone(), self.pairs.first_at(pair).unwrap_or(Micros(i64::MIN / 2)))
+        };
+        let mut suspects: Vec<(WitnessPair, Micros)> = self.suspects.iter().map(began).collect();
+        suspects.sort_unstable();
+        suspects
     }
 
     /// Answers for a pair of [`Absence::suspects`]: when a call first showed it, if one does.

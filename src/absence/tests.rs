@@ -73,7 +73,7 @@ fn a_pair_whose_first_call_falls_apart_is_suspect_until_it_is_looked_up() {
     assert!(absence.suspects().is_empty());
 
     absence.note(&[change(Some(&first), Some(&call(10, &BOTH[1..])))], &[]);
-    assert_eq!(absence.suspects(), std::slice::from_ref(&fact.pair));
+    assert_eq!(absence.suspects(), [(fact.pair.clone(), first.at.unwrap())]);
     assert!(!absence.is_settled());
     absence.clear(&fact.pair, later.at);
     let [fact] = absence.take_changed_pairs().try_into().unwrap();
@@ -100,4 +100,22 @@ fn where_every_call_is_joined_there_is_nothing_to_judge() {
     }
     absence.note(&[change(None, Some(&call(150, &BOTH[1..])))], &[]);
     assert!(absence.sit().is_some());
+}
+
+#[test]
+fn a_call_that_nobody_can_miss_yet_is_judged_once_a_log_has_gone_on_behind_it() {
+    let mut absence = Absence::resume(Resumed { newest: Some(start_of(10)), ..Resumed::default() });
+    absence.note(&[change(None, Some(&call(10, &BOTH)))], &[]);
+    absence.sit();
+    absence.take_changed_pairs();
+    absence.horizon = Some(21);
+    absence.note(&[change(None, Some(&call(20, &BOTH[1..])))], &[]);
+    assert!(absence.is_settled(), "no log has gone on");
+    absence.horizon = Some(22);
+    absence.note_again(&[("c".into(), 22)]);
+    let sitting = absence.sit().expect("the client's log has gone on");
+    assert!(sitting.due().any(|(from, to)| from <= start_of(20) && start_of(20) <= to));
+    // A late one is judged at once.
+    absence.note(&[change(None, Some(&call(20, &BOTH[1..])))], &[]);
+    assert!(!absence.is_settled());
 }

@@ -1,13 +1,11 @@
-//! What judging absence has to know: pairs of logs, when clients' logs had records, calls of a stretch of time.
+//! What judging absence has to know: when clients' logs had records, calls of a stretch of time.
 
-use duckdb::{Appender, Connection};
+use duckdb::Connection;
 use rustc_hash::FxHashSet;
 
-use super::value::{NULL, bytes, get_json, get_text, get_time, number, shared, text, time};
+use super::value::{NULL, bytes, get_json, get_text, get_time, number, text, time};
 use super::{Store, StoreError, call_row};
-use crate::model::{
-    Call, CallChange, CallId, Discrepancy, IngestCode, Micros, PairFact, Text, WitnessPair,
-};
+use crate::model::{Call, CallChange, CallId, Discrepancy, IngestCode, Micros, Text};
 
 /// Up to where absence was judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,63 +29,6 @@ impl Store {
         let mut rows = statement
             .query_map([], |row| Ok(Judged { seq: row.get(0)?, closed_at: get_time(row, 1)? }))?;
         Ok(rows.next().transpose()?.unwrap_or_default())
-    }
-
-    /// Every pair that stands.
-    pub fn pairs(&self) -> Result<Vec<PairFact>, StoreError> {
-        let mut statement = self.connection.prepare(
-            "with newest as (
-                 from pair_log
-                 qualify row_number() over (
-                     partition by lower_stream, upper_stream, principal, client order by seq desc
-                 ) = 1
-             )
-             select lower_stream, upper_stream, principal, client, first_at from newest where first_at is not null
-             order by first_at, lower_stream, upper_stream, principal, client",
-        )?;
-        let rows = statement.query_map([], |row| {
-            let pair = WitnessPair {
-                lower: get_text(row, 0)?.unwrap_or_default(),
-                upper: get_text(row, 1)?.unwrap_or_default(),
-                principal: get_text(row, 2)?,
-                client: get_text(row, 3)?,
-            };
-            Ok(PairFact { pair, first_at: get_time(row, 4)? })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// The first calls, in order of time, that may show a pair, from this place on: its logs and names are in them.
-    pub fn calls_of_pair(
-        &self,
-        pair: &WitnessPair,
-        after: Option<CallPlace>,
-        calls_max: usize,
-    ) -> Result<Vec<Call>, StoreError> {
-        let stream = |name: &str| {
-            let name = serde_json::to_string(name).unwrap_or_default();
-            format!("\"stream\":{name}")
-        };
-        let (from, id) = place(after);
-        let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now
-             where kind = 'call' and principal is not distinct from ? and client is not distinct from ?
-               and contains(sightings, ?) and contains(sightings, ?) and (time, call_id) > (?, ?)
-             order by time, call_id limit ?",
-            call_row::COLUMNS
-        ))?;
-        let (lower, upper) = (stream(&pair.lower), stream(&pair.upper));
-        let values = [
-            shared(pair.principal.as_ref()),
-            shared(pair.client.as_ref()),
-            text(&lower),
-            text(&upper),
-            time(Some(from)),
-            bytes(&id),
-            number(calls_max as u64),
-        ];
-        let rows = statement.query_map(values, call_row::from_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Calls that ran and that no client leads, of these logs (a JSON list) or of several, with a time in one of these
@@ -274,22 +215,6 @@ fn heard_row(row: &duckdb::Row<'_>) -> duckdb::Result<(Text, i64)> {
 fn place(after: Option<CallPlace>) -> (Micros, [u8; 16]) {
     let (at, id) = after.unwrap_or((Micros(i64::MIN / 2), CallId([0; 16])));
     (at, id.0)
-}
-
-pub(super) fn append_pair(
-    appender: &mut Appender<'_>,
-    seq: u64,
-    fact: &PairFact,
-) -> Result<(), StoreError> {
-    appender.append_row([
-        number(seq),
-        text(&fact.pair.lower),
-        text(&fact.pair.upper),
-        shared(fact.pair.principal.as_ref()),
-        shared(fact.pair.client.as_ref()),
-        time(fact.first_at),
-    ])?;
-    Ok(())
 }
 
 /// Notes how far absence is judged.

@@ -8,7 +8,7 @@ use duckdb::Connection;
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
     Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, clock_log,
-    first_seen, position, record_row, restore, tool_row,
+    first_seen, pairs, position, record_row, restore, tool_row,
 };
 use crate::fault::{self, Point};
 use crate::model::{
@@ -123,7 +123,7 @@ pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<
         clock_log::append_use(appender, seq, used)
     })?;
     append_each(connection, "pair_log", &batch.pairs, |appender, fact| {
-        absence::append_pair(appender, seq, fact)
+        pairs::append_pair(appender, seq, fact)
     })?;
     if let Some(judged) = batch.judged {
         absence::write_judged(connection, seq, judged)?;

@@ -12,6 +12,8 @@ mod damage;
 mod history;
 /// All calls once more, a page at a time.
 mod pages;
+/// The calls that show a pair of logs.
+mod pairs;
 
 use std::sync::Arc;
 

@@ -2,13 +2,15 @@
 
 use super::{Micros, Pipeline, StoreError};
 use crate::absence::{self, Absence, Heard, Resumed, Sitting};
-use crate::model::{Call, CallChange, WitnessPair};
-use crate::store::{Batch, Judged, Store};
+use crate::model::{Call, CallChange, CallId, WitnessPair};
+use crate::store::{Batch, CallPlace, Judged, Store, WantedPair};
 
 /// Calls judged at a time.
 const PAGE_CALLS: usize = 20_000;
-/// Calls looked at for a pair at a time.
+/// Calls looked at for a pair at a time, where the first one does not show it.
 const PAIR_CALLS: usize = 64;
+/// How far behind its beginning a pair is looked for, one after the other; at last without an end.
+const PAIR_SPANS_MICROS: [Option<i64>; 3] = [Some(Micros::HOUR), Some(24 * Micros::HOUR), None];
 /// How much of clients' life is known at the start: a day to judge, the day before, and a little.
 const HEARD_MICROS: i64 = 50 * Micros::HOUR;
 
@@ -80,8 +82,7 @@ impl Pipeline {
     /// Judges what was noted; the number of alerts that are new or changed, if anything was stored.
     pub(super) fn judge(&mut self, now: Micros) -> Result<Option<u64>, StoreError> {
         self.unjudged = 0;
-        for pair in self.absence.suspects() {
-            let first_at = self.first_of(&pair)?;
+        for (pair, first_at) in self.first_of(self.absence.suspects())? {
             self.absence.clear(&pair, first_at);
         }
         let mut changes = Vec::new();
@@ -139,19 +140,53 @@ impl Pipeline {
         Ok(heard)
     }
 
-    /// When a call first showed a pair, as calls now stand.
-    fn first_of(&self, pair: &WitnessPair) -> Result<Option<Micros>, StoreError> {
-        let mut after = None;
-        loop {
-            let calls = self.store.calls_of_pair(pair, after, PAIR_CALLS)?;
-            if let Some(call) = calls.iter().find(|call| absence::shows(call, pair)) {
-                return Ok(call.at);
+    /// When a call first showed each of these pairs, as calls now stand. None did before the pair began.
+    fn first_of(
+        &self,
+        pairs: Vec<(WitnessPair, Micros)>,
+    ) -> Result<Vec<(WitnessPair, Option<Micros>)>, StoreError> {
+        let mut found: Vec<Option<Micros>> = vec![None; pairs.len()];
+        let begins = |at: Micros| (at, CallId([0; 16]));
+        let mut open: Vec<(usize, CallPlace)> =
+            pairs.iter().enumerate().map(|(index, (_, at))| (index, begins(*at))).collect();
+        // Most pairs show again soon, and that is read soonest.
+        for span in PAIR_SPANS_MICROS {
+            let until = |index: usize| {
+                let at = pairs.get(index).map_or(Micros(0), |(_, at)| *at);
+                span.map(|span| at.plus(span))
+            };
+            let mut asked = std::mem::take(&mut open);
+            let mut each_max = 1;
+            while !asked.is_empty() {
+                let wanted: Vec<WantedPair<'_>> = asked
+                    .iter()
+                    .filter_map(|(index, after)| {
+                        let (pair, _) = pairs.get(*index)?;
+                        Some(WantedPair { pair, after: *after, until: until(*index) })
+                    })
+                    .collect();
+                let mut calls: Vec<Vec<Call>> = vec![Vec::new(); wanted.len()];
+                for (number, call) in self.store.calls_of_pairs(&wanted, each_max)? {
+                    if let Some(calls) = calls.get_mut(number) {
+                        calls.push(call);
+                    }
+                }
+                let mut again = Vec::new();
+                for ((index, after), calls) in asked.into_iter().zip(calls) {
+                    let Some((pair, _)) = pairs.get(index) else { continue };
+                    let last = calls.last().and_then(|call| Some((call.at?, call.id)));
+                    let first = calls.iter().find(|call| absence::shows(call, pair));
+                    match (first, last) {
+                        (Some(call), _) => found[index] = call.at,
+                        (None, Some(last)) if calls.len() >= each_max => again.push((index, last)),
+                        (None, last) => open.push((index, last.unwrap_or(after))),
+                    }
+                }
+                asked = again;
+                each_max = PAIR_CALLS;
             }
-            if calls.len() < PAIR_CALLS {
-                return Ok(None);
-            }
-            after = calls.last().and_then(|call| Some((call.at?, call.id)));
         }
+        Ok(pairs.into_iter().map(|(pair, _)| pair).zip(found).collect())
     }
 }
 
