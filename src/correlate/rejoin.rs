@@ -12,8 +12,9 @@ use super::{
 };
 use crate::model::{Call, ClockSample, ClockUse};
 
-/// What is loaded at a time, without what is loaded around it.
+/// What is loaded at a time, without what is loaded around it, of a tool that has more than so many records.
 const PIECE_MICROS: i64 = 3 * Micros::HOUR;
+const PIECE_RECORDS: u64 = 4_000;
 /// How far before the day's beginning the first record of one of its calls may lie: a question waits for its answer.
 const MARGIN_MICROS: i64 = Micros::HOUR;
 
@@ -57,14 +58,15 @@ impl Correlator {
         Rejoin { stale, used, measured, diff: Diff::default() }
     }
 
-    /// What to load for a tool, piece by piece; each is to be widened, and handed to [`Correlator::rejoin_loaded`].
-    pub fn plan_rejoin(rejoin: &Rejoin, tool: &Text) -> Vec<(Need, Micros, Micros)> {
+    /// What to load for a tool that has so many records around the day, piece by piece; each is to be widened, and
+    /// handed to [`Correlator::rejoin_loaded`].
+    pub fn plan_rejoin(rejoin: &Rejoin, tool: &Text, records: u64) -> Vec<(Need, Micros, Micros)> {
         let of = Scope::Tool(Text::clone(tool));
         let (first, last) = rejoin.stale.span();
         let mut pieces = Vec::new();
         let mut from = first;
         while from < last {
-            let to = from.plus(PIECE_MICROS).min(last);
+            let to = if records > PIECE_RECORDS { from.plus(PIECE_MICROS).min(last) } else { last };
             let (load_from, load_to) = (from.minus(BEFORE_MICROS), to.plus(BEFORE_MICROS));
             let need = Need {
                 of: of.clone(),
@@ -129,6 +131,13 @@ impl Correlator {
 /// What is joined together with a record may lie across midnight.
 fn with_neighbours(at: Micros) -> [Micros; 3] {
     [at.minus(REACH_MICROS), at, at.plus(REACH_MICROS)]
+}
+
+impl Rejoin {
+    /// Whose calls are joined anew: what tells of none of these streams stays as it is.
+    pub fn streams(&self) -> FxHashSet<Text> {
+        self.stale.streams()
+    }
 }
 
 impl StaleDay {

@@ -93,11 +93,11 @@ impl Model {
             let tools: std::collections::BTreeSet<Text> = self
                 .records
                 .iter()
-                .filter_map(|record| record.bare_tool())
-                .map(Text::from)
+                .filter_map(|record| record.bare_tool().map(Text::from))
                 .collect();
+            let whole_or_in_pieces = self.records.len() as u64 % 2 * u64::MAX;
             for tool in &tools {
-                for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool) {
+                for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool, whole_or_in_pieces) {
                     let loaded = self.load_tool(correlator, &[], &need);
                     correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
                 }
@@ -121,7 +121,7 @@ impl Model {
         Correlator { limits: limits.clone(), ..Correlator::resume(clocks, newest) }
     }
 
-    fn take(&mut self, outcome: Outcome) {
+    pub(super) fn take(&mut self, outcome: Outcome) {
         self.clock_samples.extend(outcome.clock_samples);
         self.clock_uses.extend(outcome.clock_uses);
         for change in &outcome.changes {

@@ -14,6 +14,9 @@ use crate::store::{Store, StoreError, StoredAlert, WantedGroup};
 /// Fields of the rule language and their values, in the rule's order.
 type Pairs = Vec<(Text, Text)>;
 
+/// An answer, and from when on its calls are wanted; none: all of them.
+type Answer = (History, Option<Micros>);
+
 /// Answers every need of a plan.
 pub(super) fn histories(
     store: &Store,
@@ -23,24 +26,29 @@ pub(super) fn histories(
     // Of one statement, all groups have the same fields; a rule with aliases has several.
     let mut by_rule: FxHashMap<(usize, Vec<Text>), Vec<HistoryNeed>> = FxHashMap::default();
     for need in needs {
-        let fields = need.group.iter().map(|(field, _)| Text::clone(field)).collect();
-        by_rule.entry((need.rule, fields)).or_default().push(need);
+        by_rule.entry((need.rule, fields_of(&need))).or_default().push(need);
+    }
+    // Rules that look at the same fields ask for the same calls, mostly.
+    let mut by_fields: FxHashMap<Vec<Text>, Vec<Answer>> = FxHashMap::default();
+    for ((rule, fields), needs) in by_rule {
+        let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
+        by_fields.entry(fields).or_default().extend(of_rule(store, name, needs)?);
     }
     let mut shared: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
-    let mut answers = Vec::new();
-    for ((rule, _), needs) in by_rule {
-        let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
-        answers.extend(of_rule(store, name, needs, &mut shared)?);
+    let mut all = Vec::new();
+    for (fields, mut answers) in by_fields {
+        put_calls(store, &fields, &mut answers, &mut shared)?;
+        all.extend(answers.into_iter().map(|(answer, _)| answer));
     }
-    Ok(answers)
+    Ok(all)
 }
 
-fn of_rule(
-    store: &Store,
-    rule: &str,
-    needs: Vec<HistoryNeed>,
-    shared: &mut FxHashMap<CallId, Arc<Call>>,
-) -> Result<Vec<History>, StoreError> {
+fn fields_of(need: &HistoryNeed) -> Vec<Text> {
+    need.group.iter().map(|(field, _)| Text::clone(field)).collect()
+}
+
+/// Answers that lack their calls yet.
+fn of_rule(store: &Store, rule: &str, needs: Vec<HistoryNeed>) -> Result<Vec<Answer>, StoreError> {
     let width = needs.first().map_or(0, |need| need.group.len());
     let earliest_since = needs.iter().filter_map(since).min();
     let is_whole = needs.iter().any(|need| need.whole);
@@ -49,7 +57,7 @@ fn of_rule(
         group.truncate(width);
         alerts.entry(group).or_default().push(alert);
     }
-    let mut answers: Vec<(History, Option<Micros>)> = needs
+    let mut answers: Vec<Answer> = needs
         .into_iter()
         .map(|need| {
             let known = alerts.get(&need.alert_group).map_or(&[][..], Vec::as_slice);
@@ -67,7 +75,40 @@ fn of_rule(
     if is_whole {
         remember(store, rule, &mut answers)?;
     }
-    let wanted: Vec<WantedGroup<'_>> = answers
+    Ok(answers)
+}
+
+/// Adds their calls to answers whose groups have the same fields.
+fn put_calls(
+    store: &Store,
+    fields: &[Text],
+    answers: &mut [Answer],
+    shared: &mut FxHashMap<CallId, Arc<Call>>,
+) -> Result<(), StoreError> {
+    let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
+    for call in store.calls_of(&wanted(answers), shared)? {
+        let Some(key) = fields.iter().map(|field| value_of(&call, field)).collect() else {
+            continue;
+        };
+        calls.entry(key).or_default().push(call);
+    }
+    for (answer, from) in answers.iter_mut().filter(|(answer, _)| !answer.need.only_remembered) {
+        let key: Vec<Text> =
+            answer.need.group.iter().map(|(_, value)| Text::clone(value)).collect();
+        let until = answer.need.until(&answer.alerts);
+        let is_asked_for = |call: &&Arc<Call>| {
+            from.is_none_or(|from| call.at >= Some(from))
+                && until.is_none_or(|until| call.at.is_some_and(|at| at <= until))
+        };
+        let calls = calls.get(&key).into_iter().flatten();
+        answer.calls = calls.filter(is_asked_for).cloned().collect();
+    }
+    Ok(())
+}
+
+/// What the answers want, with stretches of one group that meet as one.
+fn wanted(answers: &[Answer]) -> Vec<WantedGroup<'_>> {
+    let mut wanted: Vec<WantedGroup<'_>> = answers
         .iter()
         .filter(|(answer, _)| !answer.need.only_remembered)
         .map(|(answer, from)| WantedGroup {
@@ -76,31 +117,21 @@ fn of_rule(
             until: answer.need.until(&answer.alerts),
         })
         .collect();
-    let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
-    let fields: Vec<Text> = answers.first().map_or_else(Vec::new, |(answer, _)| {
-        answer.need.group.iter().map(|(field, _)| Text::clone(field)).collect()
+    wanted.sort_by(|left, right| (left.group, left.from).cmp(&(right.group, right.from)));
+    wanted.dedup_by(|next, known| {
+        // Without a beginning or an end it is from the first or to the last.
+        let meets = next.group == known.group
+            && (next.from.is_none() || known.until.is_none_or(|until| next.from <= Some(until)));
+        if meets {
+            known.until = known.until.zip(next.until).map(|(left, right)| left.max(right));
+        }
+        meets
     });
-    for call in store.calls_of(&wanted)? {
-        let Some(key) = fields.iter().map(|field| value_of(&call, field)).collect() else {
-            continue;
-        };
-        let call = shared.entry(call.id).or_insert_with(|| Arc::new(call));
-        calls.entry(key).or_default().push(Arc::clone(call));
-    }
-    for (answer, _) in &mut answers {
-        let key: Vec<Text> =
-            answer.need.group.iter().map(|(_, value)| Text::clone(value)).collect();
-        answer.calls = calls.remove(&key).unwrap_or_default();
-    }
-    Ok(answers.into_iter().map(|(answer, _)| answer).collect())
+    wanted
 }
 
 /// Adds what is remembered of the groups of a first-seen rule.
-fn remember(
-    store: &Store,
-    rule: &str,
-    answers: &mut [(History, Option<Micros>)],
-) -> Result<(), StoreError> {
+fn remember(store: &Store, rule: &str, answers: &mut [Answer]) -> Result<(), StoreError> {
     if !store.remembers_first_seen()? {
         return Ok(());
     }

@@ -4,6 +4,7 @@ mod absent;
 mod again;
 mod alerts;
 mod clocks;
+mod near;
 mod own;
 mod rules;
 
@@ -20,19 +21,18 @@ use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
 use crate::absence::Absence;
 use crate::catalogue::Catalogue;
-use crate::correlate::{Clocks, Correlator, Loaded, Need, Scope};
+use crate::correlate::{Clocks, Correlator, Loaded, Need};
 use crate::detect::{Engine, RuleSet};
 use crate::dialects::Parser;
 use crate::fault::{self, Point};
 use crate::journal::{Break, Fact, Journal};
 use crate::model::{
-    AlertChange, AlertId, CallChange, EventKind, Micros, OutcomeClass, PathPattern, Record,
-    RecordKind, Text,
+    AlertChange, AlertId, CallChange, EventKind, Micros, OutcomeClass, PathPattern, Record, Text,
 };
 use crate::notify::MailConfig;
 use crate::store::{
-    Batch, Decision, Delivery, Judged, OpenOptions, Position, Reader, RecordNeed, Restored, Space,
-    Store, StoreError, ToolName, ToolRow, Whose,
+    Batch, Decision, Delivery, Judged, OpenOptions, Position, Reader, Restored, Space, Store,
+    StoreError, ToolName, ToolRow,
 };
 use crate::tail::{Cursor, ScanReport, SourceState, SourceStatus, Tail, TailConfig};
 
@@ -421,57 +421,28 @@ impl Pipeline {
 
     /// What correlation has to see again before it can join these records.
     fn load(&self, records: &[Arc<Record>]) -> Result<Vec<Loaded>, StoreError> {
-        let load = |need: Need| self.load_one(need);
+        let load = |need: Need| near::load(&self.store, need);
         let mut loaded: Vec<Loaded> = self
             .correlator
             .plan_proxies(records)
             .into_iter()
             .map(load)
             .collect::<Result<_, _>>()?;
-        for need in self.correlator.plan_tools(records, &loaded) {
-            loaded.push(self.load_tool(records, need)?);
+        let mut open = self.correlator.plan_tools(records, &loaded);
+        for round in 0..=WIDER_MAX {
+            let mut wider = Vec::new();
+            for found in near::load_all(&self.store, std::mem::take(&mut open))? {
+                match self.correlator.widen(records, &found).filter(|_| round < WIDER_MAX) {
+                    Some(need) => wider.push(need),
+                    None => loaded.push(found),
+                }
+            }
+            open = wider;
+            if open.is_empty() {
+                break;
+            }
         }
         Ok(loaded)
-    }
-
-    /// Loads a tool's past, with all that these records and those of that time are joined with.
-    fn load_tool(&self, records: &[Arc<Record>], need: Need) -> Result<Loaded, StoreError> {
-        let mut found = self.load_one(need)?;
-        for _ in 0..WIDER_MAX {
-            let Some(wider) = self.correlator.widen(records, &found) else { break };
-            found = self.load_one(wider)?;
-        }
-        Ok(found)
-    }
-
-    fn load_one(&self, need: Need) -> Result<Loaded, StoreError> {
-        let stored = RecordNeed {
-            of: match &need.of {
-                Scope::Tool(name) => Whose::Tool(Text::clone(name)),
-                Scope::Proxy(stream) => Whose::Proxy(Text::clone(stream)),
-            },
-            from: need.from,
-            to: need.to,
-        };
-        let mut records: Vec<Arc<Record>> =
-            self.store.records_near(&stored)?.into_iter().map(Arc::new).collect();
-        let Scope::Tool(_) = &need.of else {
-            return Ok(Loaded { need, records, calls: Vec::new() });
-        };
-        let proxies: FxHashSet<Text> = records
-            .iter()
-            .filter(|record| record.dialect == crate::model::Dialect::StdioProxy)
-            .map(|record| Text::clone(&record.stream))
-            .collect();
-        // Replies name no tool: the stored calls tell whose each is.
-        let calls = if proxies.is_empty() { Vec::new() } else { self.store.calls_near(&stored)? };
-        for stream in proxies {
-            let of_proxy = RecordNeed { of: Whose::Proxy(stream), ..stored.clone() };
-            let replies = self.store.records_near(&of_proxy)?.into_iter();
-            let replies = replies.filter(|record| record.kind == RecordKind::Reply);
-            records.extend(replies.map(Arc::new));
-        }
-        Ok(Loaded { need, records, calls })
     }
 
     fn detect(&mut self, changes: &[CallChange]) -> Result<Vec<AlertChange>, StoreError> {

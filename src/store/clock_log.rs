@@ -1,6 +1,7 @@
 //! How far the clocks of two streams are apart: what joins show, and what calls were joined with.
 
 use duckdb::{Appender, Row};
+use rustc_hash::FxHashSet;
 
 use super::value::{get_text, get_time, integer, number, text, time};
 use super::{Store, StoreError};
@@ -63,15 +64,27 @@ impl Store {
         Ok((samples, rows.collect::<Result<_, _>>()?))
     }
 
-    /// The bare names of the tools of which several witnesses have records in this span.
-    pub fn tools_between(&self, from: Micros, to: Micros) -> Result<Vec<Text>, StoreError> {
-        let sql =
-            "select bare_tool from record_log where time between ? and ? and bare_tool is not null
-                   group by bare_tool having min(witness) <> max(witness) order by bare_tool";
+    /// The bare names of the tools of which several witnesses, and one of these streams, have records in this span,
+    /// and how many records of calls.
+    pub fn tools_between(
+        &self,
+        from: Micros,
+        to: Micros,
+        streams: &FxHashSet<Text>,
+    ) -> Result<Vec<(Text, u64)>, StoreError> {
+        let sql = "select bare_tool, count(*)::ubigint from record_log
+             where time between ? and ? and bare_tool is not null and kind = 'call'
+             group by bare_tool
+             having min(witness) <> max(witness)
+                and bool_or(stream in (select unnest(from_json(?, '[\"VARCHAR\"]'))))
+             order by bare_tool";
+        let names: Vec<&str> = streams.iter().map(|stream| &**stream).collect();
+        let names = serde_json::to_string(&names).unwrap_or_default();
         let mut statement = self.connection.prepare(sql)?;
-        let values = [time(Some(from)), time(Some(to))];
-        let rows = statement.query_map(values, |row| get_text(row, 0))?;
-        Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+        let values = [time(Some(from)), time(Some(to)), text(&names)];
+        let rows = statement
+            .query_map(values, |row| Ok((get_text(row, 0)?.unwrap_or_default(), row.get(1)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 }
 

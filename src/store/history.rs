@@ -1,8 +1,15 @@
 //! What the pure stages need to see again of what was stored: late records' neighbours, cold groups' calls.
 
-use super::value::{Sql, bytes, get_id, get_json, get_time, number, text, time, truth};
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::value::{Sql, bytes, get_id, get_json, get_time, number, small, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
-use crate::model::{AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, Text};
+use crate::model::{
+    AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, RecordId, Text,
+};
 
 /// Records of one tool or one proxy in a range of time, ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +68,82 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The calls, as they stand, of all these groups, in any order.
-    pub fn calls_of(&self, wanted: &[WantedGroup<'_>]) -> Result<Vec<Call>, StoreError> {
+    /// The records of kind call of these tools, by bare names, between two times, ends included, in order; no end: those
+    /// without a time too.
+    pub fn records_of_tools(
+        &self,
+        tools: &[&Text],
+        from: Micros,
+        to: Option<Micros>,
+    ) -> Result<Vec<Record>, StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "select {} from record_log where {OF_TOOLS}
+             order by time, stream, generation, \"offset\", idx",
+            record_row::COLUMNS
+        ))?;
+        let names = names_of(tools);
+        let values = of_tools(from, to, &names);
+        let rows = statement.query_map(values, record_row::from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// These records, as far as they lie between two times, ends included; no end: those without a time too.
+    pub fn records_with(
+        &self,
+        ids: &[RecordId],
+        from: Micros,
+        to: Option<Micros>,
+    ) -> Result<Vec<Record>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.connection.execute_batch(
+            "create or replace temp table wanted_record (in_generation ubigint, at_offset ubigint, at_idx uinteger)",
+        )?;
+        {
+            let mut appender =
+                self.connection.appender_to_catalog_and_db("wanted_record", "temp", "main")?;
+            for id in ids {
+                appender.append_row([number(id.generation), number(id.offset), small(id.index)])?;
+            }
+            appender.flush()?;
+        }
+        let mut statement = self.connection.prepare(&format!(
+            "select {} from record_log semi join wanted_record
+                 on generation = in_generation and \"offset\" = at_offset and idx = at_idx
+             where time between ? and ? or (time is null and ?)",
+            record_row::COLUMNS
+        ))?;
+        let values = [time(Some(from)), time(Some(to.unwrap_or(TIME_MAX))), truth(to.is_none())];
+        let rows = statement.query_map(values, record_row::from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The calls, as they stand, of these tools, by bare names, that proxies tell of, between two times, ends included,
+    /// in any order; no end: those without a time too. Those of one record may lack.
+    pub fn proxied_calls_of(
+        &self,
+        tools: &[&Text],
+        from: Micros,
+        to: Option<Micros>,
+    ) -> Result<Vec<Call>, StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "select {} from call_now where {OF_TOOLS} and contains(sightings, '\"stdio-proxy\"')",
+            call_row::COLUMNS
+        ))?;
+        let names = names_of(tools);
+        let values = of_tools(from, to, &names);
+        let rows = statement.query_map(values, call_row::from_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The calls, as they stand, of all these groups, in any order. Those that are in `known` are not read again, and
+    /// the others are added to it.
+    pub fn calls_of(
+        &self,
+        wanted: &[WantedGroup<'_>],
+        known: &mut FxHashMap<CallId, Arc<Call>>,
+    ) -> Result<Vec<Arc<Call>>, StoreError> {
         let Some(first) = wanted.first() else { return Ok(Vec::new()) };
         let columns: Vec<&str> =
             first.group.iter().filter_map(|(field, _)| column_of(field)).collect();
@@ -86,9 +167,18 @@ impl Store {
                  and (?::timestamp is null or time <= ?::timestamp)",
             call_row::COLUMNS
         ))?;
-        let range = [time(from), time(from), time(until), time(until)];
-        let rows = statement.query_map(range, call_row::from_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let mut rows = statement.query([time(from), time(from), time(until), time(until)])?;
+        let mut calls = Vec::new();
+        while let Some(row) = rows.next()? {
+            let call = match known.entry(CallId(get_id(row, 0)?)) {
+                Entry::Occupied(entry) => Arc::clone(entry.get()),
+                Entry::Vacant(entry) => {
+                    Arc::clone(entry.insert(Arc::new(call_row::from_row(row)?)))
+                }
+            };
+            calls.push(call);
+        }
+        Ok(calls)
     }
 
     /// Puts the wanted groups into a temporary table, which no other connection sees and no file holds.
@@ -190,14 +280,28 @@ impl Store {
     }
 }
 
+/// What records or calls of some tools between two times are; [`of_tools`] gives the values.
+const OF_TOOLS: &str = "(time between ? and ? or (time is null and ?)) and kind = 'call'
+    and bare_tool in (select unnest(from_json(?, '[\"VARCHAR\"]')))";
+
+fn of_tools(from: Micros, to: Option<Micros>, names: &str) -> [Sql<'_>; 4] {
+    let last = to.unwrap_or(TIME_MAX);
+    [time(Some(from)), time(Some(last)), truth(to.is_none()), text(names)]
+}
+
+/// A JSON list of names.
+fn names_of(tools: &[&Text]) -> String {
+    let names: Vec<&str> = tools.iter().map(|tool| &***tool).collect();
+    serde_json::to_string(&names).unwrap_or_default()
+}
+
 /// The parameters of a query over a range of time and a name.
 fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
-    let to = need.to.unwrap_or(TIME_MAX);
-    [time(Some(need.from)), time(Some(to)), truth(need.to.is_none()), text(name)]
+    of_tools(need.from, need.to, name)
 }
 
 /// The latest time DuckDB holds that is not its infinity.
-const TIME_MAX: Micros = Micros(i64::MAX - 1);
+pub(super) const TIME_MAX: Micros = Micros(i64::MAX - 1);
 
 /// The column of a field that rules may group by.
 pub(super) fn column_of(field: &str) -> Option<&'static str> {

@@ -1,16 +1,22 @@
 //! Calls joined anew, once the clocks of their streams are known better.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::{Pipeline, Step};
-use crate::correlate::{Clocks, Correlator, Loaded, StaleDay};
+use super::near::{self, Shelf};
+use super::{Pipeline, Step, WIDER_MAX};
+use crate::correlate::{Clocks, Correlator, Loaded, Need, Outcome, Rejoin, StaleDay};
 use crate::fault::{self, Point};
-use crate::model::{Micros, Record};
+use crate::model::{Micros, Record, Text};
 use crate::store::{Batch, Store, StoreError};
+
+/// So many times as long as it takes to join the newest day anew passes before that is done again: reading goes before.
+const REST_TIMES: u32 = 20;
 
 /// What is to be joined anew.
 pub(super) struct Rejoining {
     stale: Vec<StaleDay>,
+    is_single_pass: bool,
     /// How often the newest day may be, while its measures still move.
     every_micros: i64,
     /// When it last was.
@@ -26,7 +32,15 @@ impl Rejoining {
             stale.extend(Clocks::stale_on(day, samples, uses));
         }
         let every_micros = if is_single_pass { 0 } else { Micros::MINUTE };
-        Ok(Self { stale, every_micros, at: None })
+        Ok(Self { stale, is_single_pass, every_micros, at: None })
+    }
+
+    /// How long it took to join a day anew.
+    fn note(&mut self, took: Duration) {
+        if !self.is_single_pass {
+            let rest = i64::try_from((took * REST_TIMES).as_micros()).unwrap_or(i64::MAX);
+            self.every_micros = rest.clamp(Micros::MINUTE, Micros::HOUR);
+        }
     }
 }
 
@@ -51,7 +65,7 @@ impl Pipeline {
 
     /// Joins one day of two streams anew, if there is one to be. With `all`, the newest day as well.
     pub(super) fn rejoin(&mut self, all: bool, now: Micros) -> Result<Option<Step>, StoreError> {
-        let Rejoining { stale, every_micros, at } = &mut self.rejoining;
+        let Rejoining { stale, every_micros, at, .. } = &mut self.rejoining;
         let all = all && at.is_none_or(|at| now.since(at).abs() >= *every_micros);
         if stale.is_empty() {
             *stale = self.correlator.stale_clocks(all);
@@ -62,17 +76,10 @@ impl Pipeline {
         if all {
             *at = Some(now);
         }
+        let began = Instant::now();
         self.know_days(&self.correlator.plan_clock(&stale))?;
-        let (from, to) = stale.span();
-        let tools = self.store.tools_between(from, to)?;
-        let mut rejoin = self.correlator.begin_rejoin(stale);
-        for tool in &tools {
-            for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool) {
-                let loaded = self.load_tool(&[], need)?;
-                self.correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
-            }
-        }
-        let outcome = self.correlator.end_rejoin(rejoin);
+        let rejoin = self.correlator.begin_rejoin(stale);
+        let outcome = self.rejoin_tools(rejoin)?;
         let mut calls = outcome.changes;
         self.recall_unwitnessed(&mut calls)?;
         let alerts = self.detect(&calls)?;
@@ -87,10 +94,44 @@ impl Pipeline {
         batch.judged = self.settled();
         self.store_batch(alerts, now, &mut batch)?;
         self.note_absence(&batch);
+        self.rejoining.note(began.elapsed());
         Ok(Some(Step {
             alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
             seq: self.store.seq(),
             ..Step::default()
         }))
+    }
+
+    /// Joins each tool's calls anew, over what is stored around the day.
+    fn rejoin_tools(&mut self, mut rejoin: Rejoin) -> Result<Outcome, StoreError> {
+        let all = Correlator::plan_rejoin(&rejoin, &Text::from(""), 0);
+        let from = all.iter().map(|(need, ..)| need.from).min();
+        let to = all.iter().filter_map(|(need, ..)| need.to).max();
+        let Some(span) = from.zip(to) else { return Ok(self.correlator.end_rejoin(rejoin)) };
+        let tools = self.store.tools_between(span.0, span.1, &rejoin.streams())?;
+        for part in near::parts(tools) {
+            let shelf = Shelf::read(&self.store, &part, span)?;
+            for (tool, records) in &part {
+                for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool, *records) {
+                    let loaded = self.load_around(need, shelf.as_ref())?;
+                    self.correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
+                }
+            }
+        }
+        Ok(self.correlator.end_rejoin(rejoin))
+    }
+
+    /// Loads a tool's past with all that it is joined with, from what was read already as far as that is enough.
+    fn load_around(&self, need: Need, shelf: Option<&Shelf>) -> Result<Loaded, StoreError> {
+        let load = |need: Need| match shelf.filter(|shelf| shelf.covers(&need)) {
+            Some(shelf) => Ok(shelf.load(need)),
+            None => near::load(&self.store, need),
+        };
+        let mut found = load(need)?;
+        for _ in 0..WIDER_MAX {
+            let Some(wider) = self.correlator.widen(&[], &found) else { break };
+            found = load(wider)?;
+        }
+        Ok(found)
     }
 }

@@ -1,3 +1,5 @@
+use rustc_hash::FxHashMap;
+
 use super::alerts::alert;
 use super::*;
 use crate::model::Text;
@@ -42,7 +44,8 @@ fn offsets(store: &Store, fields: &[&str], from: Option<Micros>) -> Vec<u64> {
         .iter()
         .map(|field| ((*field).into(), Text::from(format!("{field} of ann"))))
         .collect();
-    let found = store.calls_of(&[WantedGroup { group: &group, from, until: None }]).unwrap();
+    let wanted = [WantedGroup { group: &group, from, until: None }];
+    let found = store.calls_of(&wanted, &mut FxHashMap::default()).unwrap();
     let mut offsets: Vec<u64> = found.iter().map(|call| call.position.offset).collect();
     offsets.sort_unstable();
     offsets
@@ -68,7 +71,7 @@ fn groups_of_one_question_have_their_own_starts() {
         WantedGroup { group: &bob, from: Some(Micros(50_000_000)), until: None },
     ];
     let mut found: Vec<(String, u64)> = store
-        .calls_of(&wanted)
+        .calls_of(&wanted, &mut FxHashMap::default())
         .unwrap()
         .iter()
         .map(|call| (call.code.to_string(), call.position.offset))
@@ -82,10 +85,19 @@ fn groups_of_one_question_have_their_own_starts() {
 #[test]
 fn a_group_of_no_fields_is_every_call() {
     let (_folder, store) = stored();
-    assert_eq!(
-        store.calls_of(&[WantedGroup { group: &[], from: None, until: None }]).unwrap().len(),
-        5
-    );
+    let wanted = [WantedGroup { group: &[], from: None, until: None }];
+    assert_eq!(store.calls_of(&wanted, &mut FxHashMap::default()).unwrap().len(), 5);
+}
+
+#[test]
+fn a_call_that_is_known_already_is_not_read_again() {
+    let (_folder, store) = stored();
+    let wanted = [WantedGroup { group: &[], from: None, until: None }];
+    let mut known = FxHashMap::default();
+    let first = store.calls_of(&wanted, &mut known).unwrap();
+    let second = store.calls_of(&wanted, &mut known).unwrap();
+    assert_eq!((first.len(), second.len(), known.len()), (5, 5, 5));
+    assert!(second.iter().all(|call| first.iter().any(|other| Arc::ptr_eq(call, other))));
 }
 
 #[test]
