@@ -31,8 +31,8 @@ pub(super) struct Tied<'a> {
 /// What joining a component came to.
 pub(super) struct Verdict<'a> {
     pub(super) calls: Vec<Joined<'a>>,
-    /// What it says of the clocks, with the first record of the unit that was tied.
-    pub(super) samples: Vec<(RecordId, Sample)>,
+    /// What it says of the clocks, with the place of the unit that was tied.
+    pub(super) samples: Vec<(usize, Sample)>,
 }
 
 /// Joins `units` (in any order, of one tool and one piece of time) into calls. The first pass goes by the configured
@@ -48,9 +48,9 @@ pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Verdict<'a> {
     Verdict { calls: retry::fold(calls), samples }
 }
 
-/// A unit that stands alone.
-pub(super) fn alone<'a>(unit: &'a Unit, clocks: &Clocks) -> Joined<'a> {
-    let lead = Seen::new(unit, clocks);
+/// A unit, at its place among all, that stands alone.
+pub(super) fn alone<'a>(unit: &'a Unit, place: usize, clocks: &Clocks) -> Joined<'a> {
+    let lead = Seen::new(unit, place, clocks);
     let tied = Tied {
         seen: lead.clone(),
         joined_by: JoinedBy::Alone,
@@ -64,7 +64,8 @@ pub(super) fn alone<'a>(unit: &'a Unit, clocks: &Clocks) -> Joined<'a> {
 /// All passes over all units. In each pass, from the witness farthest from the work to the nearest, what a witness has
 /// still to tell is given to the calls of those above it; so the surest joins come first, whoever makes them.
 fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
-    let mut calls: Vec<Joined<'a>> = units.iter().map(|unit| alone(unit, ruler.clocks)).collect();
+    let alone = |(place, unit): (usize, &&'a Unit)| alone(unit, place, ruler.clocks);
+    let mut calls: Vec<Joined<'a>> = units.iter().enumerate().map(alone).collect();
     if units.iter().all(|unit| unit.witness() == units[0].witness()) {
         return calls;
     }
@@ -75,7 +76,19 @@ fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
         let at = lead.unit.at().map(|at| at.plus(ruler.clocks.offset(lead.stream())));
         (lead.unit.is_refused(), at, Text::clone(lead.stream()), lead.unit.base.id)
     });
+    let (has_tool_use, has_trace) = (
+        units.iter().any(|unit| unit.told.tool_use_id.is_some()),
+        units.iter().any(|unit| unit.told.trace_id.is_some()),
+    );
     for pass in PASSES {
+        let has_any = match pass {
+            Pass::ToolUse => has_tool_use,
+            Pass::Trace | Pass::Changed => has_trace,
+            Pass::Agrees(_) => true,
+        };
+        if !has_any {
+            continue;
+        }
         for witness in Witness::ALL.into_iter().skip(1) {
             order.retain(|index| !calls[*index].units.is_empty());
             let choosing: Vec<usize> = order
@@ -153,7 +166,7 @@ impl<'a> Joined<'a> {
 }
 
 /// The joins without doubt, as a measure of the clocks.
-fn samples(calls: &[Joined<'_>]) -> Vec<(RecordId, Sample)> {
+fn samples(calls: &[Joined<'_>]) -> Vec<(usize, Sample)> {
     let mut samples = Vec::new();
     for call in calls {
         let lead = &call.lead;
@@ -162,7 +175,7 @@ fn samples(calls: &[Joined<'_>]) -> Vec<(RecordId, Sample)> {
             let (upper, lower) = (lead.stream(), tied.seen.stream());
             if tied.certainty != Certainty::Ambiguous && upper != lower {
                 let sample = Sample::new(upper, lower, at, lead.gap_to(&tied.seen));
-                samples.push((tied.seen.unit.base.id, sample));
+                samples.push((tied.seen.place, sample));
             }
         }
     }

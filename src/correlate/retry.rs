@@ -4,7 +4,6 @@ use rustc_hash::FxHashMap;
 
 use super::pair::Joined;
 use super::unit::Unit;
-use super::waiting::key_of;
 use crate::model::{Micros, OutcomeClass, Text};
 
 /// How long after the end of a failed attempt the next one may begin.
@@ -71,7 +70,7 @@ fn same<'a>(call: &Joined<'a>) -> Option<Same<'a>> {
     let told = &lead.told;
     let who = [told.principal.as_ref(), told.client.as_ref(), told.session.as_ref()];
     call.lead.span?;
-    Some((&lead.base.stream, key_of(&lead.shown.args)?, who))
+    Some((&lead.base.stream, lead.key?, who))
 }
 
 fn attempts(call: &Joined<'_>) -> u32 {

@@ -221,6 +221,33 @@ fn a_call_that_reaches_beyond_the_floor_is_not_forgotten_where_one_without_a_tim
     assert_eq!(joins(&expected)[0], ["client", "server"]);
 }
 
+#[test]
+fn a_call_that_stays_as_it_was_is_not_told_again() {
+    use OutcomeClass::{Approved, Ok};
+    let mut correlator = Correlator::new(Clocks::default());
+    let mut model = Model::default();
+    for call in 0..200 {
+        let (at, id) = (i64::try_from(call).unwrap() * 700, call.to_string());
+        let client = |step, at, class| {
+            with_id(with_path(record("client", step, at, "read", class), call), &id)
+        };
+        for (record, new) in [
+            (client(2 * call, at, Approved), true),
+            (with_path(record("server", call, at + 90, "read", Ok), call), false),
+            (client(2 * call + 1, at + 100, Ok), false),
+        ] {
+            let batch = arcs(vec![record]);
+            assert!(correlator.plan_tools(&batch, &[]).is_empty());
+            let outcome = correlator.apply(&batch, Vec::new());
+            // All of them are of one piece of time, and joined anew with it.
+            assert_eq!(outcome.changes.len(), 1, "call {call}");
+            assert_eq!(outcome.changes[0].old.is_none(), new, "call {call}");
+            model.take(outcome);
+        }
+    }
+    assert_eq!(model.calls().len(), 200);
+}
+
 /// Whether a mark cuts depends on what begins behind it, and that may come after all around the mark was over.
 #[test]
 fn a_piece_that_is_cut_after_it_has_ended_is_not_forgotten_before() {

@@ -75,12 +75,16 @@ pub(super) struct ToolState {
 
 struct Entry {
     unit: Unit,
+    /// What it shares with its equals: to find it is to hash.
+    equal: (Micros, u64),
     /// The end of its interval on the common clock.
     to: Micros,
     /// Where the piece begins that it was joined in, and how far the units of that piece up to here reach.
     piece: UnitKey,
     reach: Micros,
     call: Option<Arc<Call>>,
+    /// The call's lead's place among its equals, when the call was made.
+    occurrence: usize,
     /// What its join says of the clocks.
     sample: Option<Sample>,
 }
@@ -159,7 +163,8 @@ impl ToolState {
         let to = unit.interval().map_or(key.0, |(_, to)| to.plus(offset));
         self.witnesses |= 1 << (unit.witness() as u8);
         self.has_failed |= retry::is_failed(&unit);
-        let equals = self.equals.entry(equal_key(&unit, key)).or_default();
+        let equal = equal_key(&unit, key);
+        let equals = self.equals.entry(equal).or_default();
         let place = equals.partition_point(|id| *id < unit.base.id);
         let new = equals.get(place) != Some(&unit.base.id);
         if new {
@@ -171,7 +176,16 @@ impl ToolState {
         self.dirty.push((key, key));
         self.dirty.extend(moved.into_iter().map(|id| ((key.0, id), (key.0, id))));
         self.cuts.count(key.0, 1);
-        let entry = Entry { unit, to, piece: key, reach: to, call: None, sample: None };
+        let entry = Entry {
+            unit,
+            equal,
+            to,
+            piece: key,
+            reach: to,
+            call: None,
+            occurrence: 0,
+            sample: None,
+        };
         if let Some(old) = self.units.insert(key, entry) {
             self.cuts.count(key.0, -1);
             self.orphans.extend(old.call);
@@ -184,12 +198,11 @@ impl ToolState {
         let Some(entry) = self.units.remove(&key) else { return };
         self.unsaid.extend(entry.sample);
         self.cuts.count(key.0, -1);
-        let equal = equal_key(&entry.unit, key);
-        if let Some(equals) = self.equals.get_mut(&equal) {
+        if let Some(equals) = self.equals.get_mut(&entry.equal) {
             equals.retain(|id| *id != entry.unit.base.id);
             self.dirty.extend(equals.iter().map(|id| ((key.0, *id), (key.0, *id))));
             if equals.is_empty() {
-                self.equals.remove(&equal);
+                self.equals.remove(&entry.equal);
             }
         }
         // What it was joined with, or could have been, stands alone or joins another now: those on its right up to the
@@ -314,13 +327,6 @@ impl ToolState {
         key.0.minus(MEETS_MICROS) <= entry.reach
             && self.cuts.next_after(left.0).is_none_or(|mark| mark > key.0)
             && !self.stands_alone(left, limits)
-    }
-
-    fn occurrence(&self, key: UnitKey, entry: &Entry) -> usize {
-        self.equals
-            .get(&equal_key(&entry.unit, key))
-            .and_then(|equals| equals.binary_search(&entry.unit.base.id).ok())
-            .unwrap_or(0)
     }
 
     /// Everything from here on is held; none: everything.
@@ -453,6 +459,11 @@ impl ToolState {
             };
             if is_lost {
                 self.lost.add(&name, entry.to);
+            }
+            // Mostly the id names no other call.
+            if self.groups.get(&name).is_some_and(|group| group.units.as_slice() == [*key]) {
+                self.groups.remove(&name);
+                continue;
             }
             let (last, records) = left.entry(name).or_default();
             let last = &mut last[usize::from(key.0 == TIMELESS)];

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::arguments::{Agreement, agreement, differing};
+use super::waiting::key_of;
 use crate::model::{
     ArgView, CallId, IdHasher, Micros, OutcomeClass, Record, RecordId, Step, Text, Witness,
 };
@@ -24,6 +25,8 @@ pub(super) struct Unit {
     /// The record with the fullest view of the arguments; of views that contradict each other the last, which is what
     /// was carried out.
     pub(super) shown: Arc<Record>,
+    /// The same for units that show the same arguments, all of them and whole.
+    pub(super) key: Option<u64>,
     /// Names of arguments that changed between its records.
     pub(super) changed: Vec<Text>,
     /// All records in order; never empty.
@@ -34,7 +37,8 @@ impl Unit {
     pub(super) fn single(record: Arc<Record>) -> Self {
         let steps = vec![step_of(&record)];
         let (shown, told) = (Arc::clone(&record), Arc::clone(&record));
-        Self { shown, changed: Vec::new(), told, base: record, steps }
+        let key = key_of(&record.args);
+        Self { shown, key, changed: Vec::new(), told, base: record, steps }
     }
 
     pub(super) fn push(&mut self, record: &Arc<Record>) {
@@ -50,10 +54,11 @@ impl Unit {
         }
         if agreement(&self.shown.args, &record.args) == Agreement::Contradicts {
             gather(&mut self.changed, &differing(&self.shown.args, &record.args));
-            self.shown = Arc::clone(record);
-        } else if record.args.view > self.shown.args.view {
-            self.shown = Arc::clone(record);
+        } else if record.args.view <= self.shown.args.view {
+            return;
         }
+        self.shown = Arc::clone(record);
+        self.key = key_of(&record.args);
     }
 
     pub(super) fn shares_trace(&self, other: &Self) -> bool {

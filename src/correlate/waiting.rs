@@ -20,7 +20,7 @@ pub(super) struct Seen<'a> {
     pub(super) end: Option<Micros>,
     /// The same for units that show the same arguments, all of them and whole.
     pub(super) key: Option<u64>,
-    /// Which call of a list it leads.
+    /// Which call of a list it leads; of a unit that is tied, its place among all units.
     pub(super) place: usize,
 }
 
@@ -46,15 +46,15 @@ struct Lane {
 }
 
 impl<'a> Seen<'a> {
-    pub(super) fn new(unit: &'a Unit, clocks: &Clocks) -> Self {
+    pub(super) fn new(unit: &'a Unit, place: usize, clocks: &Clocks) -> Self {
         let offset = clocks.offset(&unit.base.stream);
         let outcome = unit.outcome();
         Self {
             unit,
             span: unit.interval().map(|(from, to)| (from.plus(offset), to.plus(offset))),
             end: outcome.at.filter(|_| outcome.class.is_terminal()).map(|at| at.plus(offset)),
-            key: key_of(&unit.shown.args),
-            place: 0,
+            key: unit.key,
+            place,
         }
     }
 
