@@ -25,6 +25,8 @@ pub(super) struct Memory {
     units_max: usize,
     batches: u64,
     has_lost: bool,
+    /// From here on nothing that is held was forgotten for its age.
+    floor: Option<Micros>,
 }
 
 impl Memory {
@@ -160,6 +162,7 @@ impl Memory {
         for state in self.proxies.values_mut() {
             state.forget(floor);
         }
+        self.floor = Some(floor);
         self.raise_proxies(of_all);
     }
 
@@ -185,6 +188,7 @@ impl Memory {
             self.proxies.clear();
         }
         self.raise_proxies(is_above);
+        self.shrink_proxies(limits);
         let is_full =
             self.tools.len() + self.proxies.len() > limits.scopes || self.units > 2 * limits.units;
         if is_full {
@@ -215,6 +219,31 @@ impl Memory {
         // What cannot be forgotten is not looked at again for each batch.
         self.units_max = self.units / 8 * 9;
         has_lost
+    }
+
+    /// All that is held of proxies' streams, in records, answers and what waits for them.
+    #[cfg(test)]
+    pub(super) fn held_of_proxies(&self) -> usize {
+        self.proxies.values().map(ProxyState::weight).sum()
+    }
+
+    /// Makes the largest proxies smaller where all hold too much together.
+    fn shrink_proxies(&mut self, limits: &Limits) {
+        let mut held: usize = self.proxies.values().map(ProxyState::len).sum();
+        if held <= limits.units {
+            return;
+        }
+        let newest = self.floor.map_or(Micros(i64::MAX), |floor| floor.plus(limits.horizon_micros));
+        let mut largest: Vec<&mut ProxyState> = self.proxies.values_mut().collect();
+        largest.sort_by_key(|state| std::cmp::Reverse(state.len()));
+        for state in largest {
+            if held <= limits.units / 2 {
+                break;
+            }
+            held -= state.len();
+            state.shrink(newest);
+            held += state.len();
+        }
     }
 
     /// Drops the scopes that were not touched for longest: attackers can make up names without end.

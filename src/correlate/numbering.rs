@@ -184,6 +184,14 @@ impl Numbering {
         (0..self.replies.len()).filter_map(|place| self.answer(place))
     }
 
+    /// The requests that may still be answered, and the replies that may still be for another request.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = RecordId> {
+        let waiting = self.waiting.values().chain(self.refused.values()).map(|event| event.id);
+        let choices = self.guesses.iter().flat_map(|guess| &guess.choices);
+        let chosen = choices.filter_map(|choice| choice.request.map(|(_, request)| request));
+        waiting.chain(chosen).chain(self.replies.iter().map(|(_, reply)| *reply))
+    }
+
     fn request(&mut self, event: &Event) {
         let place = self.next;
         self.next += 1;

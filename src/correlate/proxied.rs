@@ -301,6 +301,41 @@ fn a_request_is_given_up_after_the_longest_wait() {
     }
 }
 
+/// Requests with their replies, each of its second.
+fn in_order(calls: i64, has_time: bool) -> Vec<Arc<Record>> {
+    let mut records = Vec::new();
+    for call in 0..calls {
+        for (after, kind, class) in [(0, Asks, Approved), (300, Reply, Good)] {
+            let mut record = proxied(call * 1_000 + after, kind, class);
+            record.id.offset = records.len() as u64;
+            record.at = record.at.filter(|_| has_time);
+            records.push(record);
+        }
+    }
+    arcs(records)
+}
+
+#[test]
+fn whatever_a_proxy_writes_a_bounded_part_is_held_and_what_comes_in_order_needs_no_look_back() {
+    for (calls, has_time) in [(20_000, true), (1_900, false)] {
+        let records = in_order(calls, has_time);
+        let limits = Limits { units: 2_000, ..Limits::default() };
+        let mut correlator = Correlator { limits, ..Correlator::new(Clocks::default()) };
+        let mut model = Model::default();
+        let (mut held_max, mut needs) = (0, 0);
+        for batch in records.chunks(100) {
+            needs += correlator.plan_proxies(batch).len();
+            model.feed(&mut correlator, batch);
+            held_max = held_max.max(correlator.memory.held_of_proxies());
+        }
+        assert!((1_000..10_000).contains(&held_max), "{held_max} held, with times: {has_time}");
+        assert_eq!(needs, 0, "looks back, with times: {has_time}");
+        let found = model.calls();
+        assert_eq!(found.len() as u64, calls.cast_unsigned());
+        assert!(found.iter().all(|call| call.class == Good), "each has its reply");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
@@ -316,7 +351,9 @@ proptest! {
         batch in 1_usize..60,
         far in prop_oneof![Just(1_u64), Just(30), Just(10_000)],
         restart in prop::collection::vec(prop::bool::weighted(0.3), 16),
+        units in prop_oneof![Just(50_000_usize), Just(40), Just(300)],
     ) {
+        let limits = Limits { units, ..Limits::default() };
         let traffic = Traffic {
             seed, requests, at_once, ids_percent, denied_percent, restarts_per_mille, pause_secs_max, ..BUSY
         };
@@ -330,12 +367,14 @@ proptest! {
         shuffled.sort_by_key(|(place, _)| *place);
         let shuffled: Vec<Arc<Record>> = shuffled.into_iter().map(|(_, record)| record).collect();
         let mut model = Model::default();
-        let mut correlator = Correlator::new(Clocks::default());
+        let new = Correlator::new(Clocks::default());
+        let mut correlator = Correlator { limits: limits.clone(), ..new };
         for (batch, again) in shuffled.chunks(batch).zip(restart.iter().cycle()) {
             model.feed(&mut correlator, batch);
             if *again {
                 let newest = model.records.iter().filter_map(|record| record.at).max();
-                correlator = Correlator::resume(Clocks::default(), newest);
+                let resumed = Correlator::resume(Clocks::default(), newest);
+                correlator = Correlator { limits: limits.clone(), ..resumed };
             }
         }
         prop_assert_eq!(model.calls(), expected);

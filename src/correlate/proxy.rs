@@ -27,7 +27,7 @@ const _: () = assert!(LAG_MICROS < KEPT_MICROS);
 
 #[derive(Default)]
 pub(super) struct ProxyState {
-    /// In order.
+    /// In order: what late records make to be read again.
     events: Vec<Event>,
     /// The records of which units are or may be made.
     records: FxHashMap<RecordId, Arc<Record>>,
@@ -37,6 +37,10 @@ pub(super) struct ProxyState {
     answers: FxHashMap<RecordId, Vec<Answer>>,
     /// Everything from here on is held; none: everything.
     floor: Option<Micros>,
+    /// Events up to here are gone though late records may make them to be read again.
+    gone: Option<Micros>,
+    /// The newest time that was read.
+    newest: Option<Micros>,
 }
 
 /// The answers of a block, as far as it was read.
@@ -63,6 +67,8 @@ impl ProxyState {
         added.dedup_by_key(|(event, _)| event.id);
         let times: Vec<(Micros, RecordId)> = added.iter().map(|(event, _)| event.order()).collect();
         let Some(first) = times.first().copied() else { return (Vec::new(), Vec::new()) };
+        let timed = times.iter().map(|(at, _)| *at).filter(|at| *at < TIMELESS);
+        self.newest = self.newest.max(timed.max());
         let mut changed: Vec<RecordId> = Vec::new();
         let mut is_new: FxHashSet<RecordId> = FxHashSet::default();
         let start = self.events.partition_point(|event| event.order() < first);
@@ -93,10 +99,13 @@ impl ProxyState {
         (gone, new.collect())
     }
 
-    /// The blocks that the added records are in, and those that read them for what is near.
+    /// The blocks that the added records are in, and those that read them for what is near: so the next one is read
+    /// before anything is in it, and needs nothing of what was forgotten by then.
     fn touched(&mut self, times: &[(Micros, RecordId)]) -> Vec<Option<i64>> {
         for (at, _) in times {
-            self.blocks.entry(number_of(*at)).or_default();
+            let number = number_of(*at);
+            self.blocks.entry(number).or_default();
+            self.blocks.entry(number.map(|number| number + 1)).or_default();
         }
         let is_touched = |number: &Option<i64>| {
             let (from, to) = span(*number);
@@ -174,12 +183,28 @@ impl ProxyState {
 
     /// The time of the oldest record of which a unit may be made.
     pub(super) fn oldest(&self) -> Option<Micros> {
-        let mut kept = self.events.iter().filter(|event| self.records.contains_key(&event.id));
-        kept.next().map(|event| event.order().0)
+        self.records.values().map(|record| record.at.unwrap_or(TIMELESS)).min()
     }
 
-    pub(super) const fn floor(&self) -> Option<Micros> {
-        self.floor
+    /// Everything that grows with what is read.
+    #[cfg(test)]
+    pub(super) fn weight(&self) -> usize {
+        let of_block = |block: &Block| block.settled.len() + block.numbering.awaited().count();
+        let of_blocks: usize = self.blocks.values().map(of_block).sum();
+        self.events.len() + self.records.len() + self.answers.len() + of_blocks
+    }
+
+    /// What is held, in records.
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// From when on records can be taken in with what is held.
+    pub(super) fn floor(&self) -> Option<Micros> {
+        // What comes after all that was read is read on; what comes before needs the events around it.
+        let again = self.gone.map(|gone| gone.plus(REACH_MICROS));
+        let read_on = self.newest.map(|newest| newest.plus(1));
+        self.floor.max(again.zip(read_on).map(|(again, read_on)| again.min(read_on)))
     }
 
     /// What was put in is whole from here on.
@@ -208,6 +233,26 @@ impl ProxyState {
             self.answers.remove(&event.id);
         }
         self.blocks.retain(|number, _| span(*number).1 >= ended);
+    }
+
+    /// Forgets all that is only there to be read again: what comes in order is read on from where the blocks are, and
+    /// what comes late, up to `newest`, is looked up. What has no time, or one that nobody can have yet, counts only in
+    /// order from now on.
+    pub(super) fn shrink(&mut self, newest: Micros) {
+        let known = self.events.partition_point(|event| event.order().0 <= newest);
+        let last = self.events.get(..known).and_then(|known| known.last());
+        if let Some(last) = last.map(|event| event.order().0) {
+            self.forget(last.plus(1));
+            self.gone = Some(last);
+        }
+        let awaited: FxHashSet<RecordId> =
+            self.blocks.values().flat_map(|block| block.numbering.awaited()).collect();
+        self.events = Vec::new();
+        self.answers.retain(|request, _| awaited.contains(request));
+        self.records.retain(|id, _| awaited.contains(id));
+        for block in self.blocks.values_mut() {
+            block.settled.retain(|answer| awaited.contains(&answer.request));
+        }
     }
 }
 
