@@ -1,7 +1,11 @@
 //! `make bench`: what joining one record costs, whatever the number of records, tools, and floods beside it.
 //!
-//! Records are made in memory, in order of time, and only the correlator's work on them is timed. Figures of one
-//! machine and moment mean little; the ratios within one run do not depend on them as much.
+//! Records are made in memory, in order of time, and only the correlator's work on them is timed: by the time on the
+//! processor where the system tells it, so that what else runs counts little. Figures of one machine and moment mean
+//! little; the ratios within one run do not depend on them as much.
+//!
+//! `CALLTRAIL_BENCH_SHARE` (such as `0.1`) makes fewer records, `CALLTRAIL_BENCH_ONLY` keeps the rows whose names hold
+//! it, with the usual ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,24 +28,29 @@ const TOOLS: u64 = 20;
 fn main() {
     let share = std::env::var_os("CALLTRAIL_BENCH_SHARE");
     let share: f64 = share.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(1.0);
+    let only = std::env::var("CALLTRAIL_BENCH_ONLY").ok();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     let count = |full: u64| (full as f64 * share) as u64;
     println!(
         "{:<44} {:>10} {:>10} {:>7} {:>6} {:>6}",
         "", "records", "ns/record", "ratio", "aim", "loads"
     );
-    let usual = row("usual", None, "", &usual(100_000, BATCH));
-    let base = Some(usual);
-    row("usual, fifty times as many", base, "1.25", &self::usual(count(5_000_000), BATCH));
-    row("one tool, equal arguments, concurrent", base, "3", &hot(count(1_000_000), BATCH));
-    row("beside a flood of another tool", base, "1.25", &flooded(count(400_000), Flood::Unmatched));
-    row("beside calls that never end", base, "1.25", &flooded(count(400_000), Flood::Open));
-    row("beside a flood dated ahead", base, "1.25", &flooded(count(400_000), Flood::Ahead));
-    row("100,000 tools", base, "", &many_tools(count(400_000)));
-    let live = row("live batches of 20", base, "", &self::usual(count(100_000), BATCH_LIVE));
-    row("live: one tool, equal arguments", Some(live), "", &hot(count(40_000), BATCH_LIVE));
-    row("live: all at one moment, 5,000", Some(live), "", &one_moment(count(5_000)));
-    row("live: all at one moment, 40,000", Some(live), "", &one_moment(count(40_000)));
+    let base = Some(print("usual", None, "", &usual(100_000, BATCH)));
+    let row = |what: &str, aim: &str, timed: &dyn Fn() -> Timed| {
+        if only.as_deref().is_none_or(|only| what.contains(only)) {
+            print(what, base, aim, &timed());
+        }
+    };
+    row("usual, fifty times as many", "1.25", &|| usual(count(5_000_000), BATCH));
+    row("one tool, equal arguments, concurrent", "3", &|| hot(count(1_000_000), BATCH));
+    row("beside a flood of another tool", "1.25", &|| flooded(count(400_000), Flood::Unmatched));
+    row("beside calls that never end", "1.25", &|| flooded(count(400_000), Flood::Open));
+    row("beside a flood dated ahead", "1.25", &|| flooded(count(400_000), Flood::Ahead));
+    row("100,000 tools", "", &|| many_tools(count(400_000)));
+    row("live: batches of 20", "", &|| usual(count(100_000), BATCH_LIVE));
+    row("live: one tool, equal arguments", "", &|| hot(count(40_000), BATCH_LIVE));
+    row("live: all at one moment, 5,000", "", &|| one_moment(count(5_000)));
+    row("live: all at one moment, 40,000", "", &|| one_moment(count(40_000)));
 }
 
 /// What was timed: records and how long joining them took.
@@ -53,12 +62,39 @@ struct Timed {
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
-fn row(what: &str, base: Option<f64>, aim: &str, timed: &Timed) -> f64 {
+fn print(what: &str, base: Option<f64>, aim: &str, timed: &Timed) -> f64 {
     let each = timed.took.as_nanos() as f64 / timed.records.max(1) as f64;
     let ratio = base.map_or(String::new(), |base| format!("{:.2}", each / base));
     let Timed { records, loads, .. } = timed;
     println!("{what:<44} {records:>10} {each:>10.0} {ratio:>7} {aim:>6} {loads:>6}");
     each
+}
+
+/// Time on the processor, else time as it passes.
+enum Clock {
+    Cpu(u64),
+    Wall(Instant),
+}
+
+impl Clock {
+    fn now() -> Self {
+        cpu_nanos().map_or_else(|| Self::Wall(Instant::now()), Self::Cpu)
+    }
+
+    fn elapsed(&self) -> Duration {
+        match self {
+            Self::Cpu(start) => {
+                Duration::from_nanos(cpu_nanos().unwrap_or(0).saturating_sub(*start))
+            }
+            Self::Wall(start) => start.elapsed(),
+        }
+    }
+}
+
+/// What this thread has had of the processor; the kernel counts it in ticks, which even out over many batches.
+fn cpu_nanos() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// Joins batches one after another.
@@ -74,7 +110,7 @@ impl Joining {
     }
 
     fn join(&mut self, batch: &[Arc<Record>], counts: bool) {
-        let start = Instant::now();
+        let start = Clock::now();
         let proxies = self.correlator.plan_proxies(batch);
         let tools = self.correlator.plan_tools(batch, &[]);
         let outcome = self.correlator.apply(batch, Vec::new());
