@@ -67,8 +67,8 @@ impl ProxyState {
         added.dedup_by_key(|(event, _)| event.id);
         let times: Vec<(Micros, RecordId)> = added.iter().map(|(event, _)| event.order()).collect();
         let Some(first) = times.first().copied() else { return (Vec::new(), Vec::new()) };
-        let timed = times.iter().map(|(at, _)| *at).filter(|at| *at < TIMELESS);
-        self.newest = self.newest.max(timed.max());
+        let own = times.iter().map(|(at, _)| *at).filter(|at| *at < TIMELESS);
+        self.newest = self.newest.max(own.max());
         let mut changed: Vec<RecordId> = Vec::new();
         let mut is_new: FxHashSet<RecordId> = FxHashSet::default();
         let start = self.events.partition_point(|event| event.order() < first);

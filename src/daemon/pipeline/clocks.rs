@@ -110,10 +110,10 @@ impl Pipeline {
         let Some(span) = from.zip(to) else { return Ok(self.correlator.end_rejoin(rejoin)) };
         let tools = self.store.tools_between(span.0, span.1, &rejoin.streams())?;
         for part in near::parts(tools) {
-            let shelf = Shelf::read(&self.store, &part, span)?;
+            let read = Shelf::read(&self.store, &part, span)?;
             for (tool, records) in &part {
                 for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool, *records) {
-                    let loaded = self.load_around(need, shelf.as_ref())?;
+                    let loaded = self.load_around(need, read.as_ref())?;
                     self.correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
                 }
             }
@@ -122,9 +122,9 @@ impl Pipeline {
     }
 
     /// Loads a tool's past with all that it is joined with, from what was read already as far as that is enough.
-    fn load_around(&self, need: Need, shelf: Option<&Shelf>) -> Result<Loaded, StoreError> {
-        let load = |need: Need| match shelf.filter(|shelf| shelf.covers(&need)) {
-            Some(shelf) => Ok(shelf.load(need)),
+    fn load_around(&self, need: Need, read: Option<&Shelf>) -> Result<Loaded, StoreError> {
+        let load = |need: Need| match read.filter(|read| read.covers(&need)) {
+            Some(read) => Ok(read.load(need)),
             None => near::load(&self.store, need),
         };
         let mut found = load(need)?;
