@@ -28,7 +28,7 @@ const TOOLS: u64 = 20;
 fn main() {
     let share = std::env::var_os("CALLTRAIL_BENCH_SHARE");
     let share: f64 = share.and_then(|text| text.to_str()?.parse().ok()).unwrap_or(1.0);
-    let only = std::env::var("CALLTRAIL_BENCH_ONLY").ok();
+    let only = std::env::var_os("CALLTRAIL_BENCH_ONLY").and_then(|text| text.into_string().ok());
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     let count = |full: u64| (full as f64 * share) as u64;
     println!(
