@@ -70,9 +70,6 @@ impl Model {
         let needs = correlator.plan_tools(batch, &loaded);
         loaded.extend(needs.iter().map(|need| self.load_tool(correlator, batch, need)));
         self.know_clocks(correlator, &correlator.plan_clocks(batch, &loaded));
-        for l in &loaded {
-            println!("  loaded {:?} {}", l.need, l.records.len());
-        }
         let outcome = correlator.apply(batch, loaded);
         self.take(outcome);
         self.records.extend(batch.iter().cloned());
