@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use calltrail::model::{Micros, Sighting, Text};
+use calltrail::model::{Certainty, Micros, Sighting, Text};
 use calltrail::simulate::{
     CallTruth, Example, Fault, Found, FoundSighting, LinkKind, Noise, Place, Rates, Scenario,
     Score, SimEvent, Simulation, Tally, score,
@@ -197,7 +197,12 @@ impl World {
             let Some(json) = json else {
                 let places = place(generation, offset).into_iter().collect();
                 return Found {
-                    sightings: vec![FoundSighting { how: "alone".into(), attempt: 0, places }],
+                    sightings: vec![FoundSighting {
+                        how: "alone".into(),
+                        is_sure: true,
+                        attempt: 0,
+                        places,
+                    }],
                 };
             };
             let sightings: Vec<Sighting> = serde_json::from_str(&json).expect("sightings");
@@ -235,6 +240,7 @@ fn found_sighting(sighting: &Sighting, place: &dyn Fn(u64, u64) -> Option<Place>
             format!("{:?}", sighting.certainty).to_lowercase()
         )
         .into(),
+        is_sure: sighting.certainty != Certainty::Ambiguous,
         attempt: sighting.attempt,
         places: sighting
             .steps
@@ -247,10 +253,14 @@ fn found_sighting(sighting: &Sighting, place: &dyn Fn(u64, u64) -> Option<Place>
 #[expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 fn print_score(score: &Score) {
     println!(
-        "\n{:<34} {:>8} {:>9} {:>8} {:>7} {:>9} {:>7} {:>9} {:>7}",
+        "\n{:<34} {:>8} {:>9} {:>7} {:>9} {:>7} {:>7} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "witnesses and what they show",
-        "claimed",
+        "sure",
         "precision",
+        "unsure",
+        "right",
+        "foreign",
+        "orphan",
         "true",
         "recall",
         "decidable",
@@ -260,9 +270,11 @@ fn print_score(score: &Score) {
     );
     let row = |name: &str, tally: &Tally| {
         println!(
-            "{name:<34} {:>8} {:>9} {:>8} {:>8} {:>8} {:>7} {:>9} {:>7} {:>9} {:>7}",
+            "{name:<34} {:>8} {:>9} {:>7} {:>9} {:>7} {:>7} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
             tally.claimed.all,
             share(tally.claimed),
+            tally.unsure.all,
+            share(tally.unsure),
             tally.foreign,
             tally.orphaned,
             tally.true_links.all,

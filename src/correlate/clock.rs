@@ -4,10 +4,11 @@
 //! second pass looks for the rest where the measured clock says. Both the measure and what was last used are kept, so
 //! that a day whose measure has moved on can be joined anew: what counts in the end is a function of the records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::JOIN_SLACK_MICROS;
 use crate::model::{ClockSample, ClockUse, Micros, Text};
 
 /// The span that is measured as one.
@@ -26,6 +27,8 @@ const PEAK_BINS: i32 = 40;
 /// Percent of the joins that have to lie in it. Of joins by chance, which lie anywhere within the slack on both sides,
 /// a fifth does; of a clock that was set right at noon, a half.
 const PEAK_PERCENT_MIN: i64 = 40;
+/// Streams above one that are looked at for another that was measured against them too.
+const ABOVE_MAX: usize = 16;
 /// Days in memory; older ones are read again when something late touches them.
 const SLOTS_HELD_MAX: usize = 4;
 
@@ -66,6 +69,8 @@ struct Slot {
     /// Streams whose calls were joined in it since.
     entered: FxHashSet<Text>,
     pairs: FxHashMap<Text, FxHashMap<Text, Measure>>,
+    /// The same pairs, the other way round.
+    above: FxHashMap<Text, BTreeSet<Text>>,
     /// Lower streams by the joins that measured them, against whomever.
     totals: FxHashMap<Text, i64>,
 }
@@ -171,9 +176,11 @@ impl Clocks {
         }
     }
 
-    /// What the calls of `upper` at that time are joined with, where the lower stream's clock was measured.
+    /// What the calls of `upper` at that time are joined with, where the lower stream's clock was measured: against it,
+    /// or both against that of a stream above them.
     pub(super) fn estimate(&self, upper: &str, lower: &str, at: Micros) -> Option<Estimate> {
-        self.slots.get(&slot_of(at))?.pairs.get(upper)?.get(lower)?.used
+        let slot = self.slots.get(&slot_of(at))?;
+        slot.used(upper, lower).or_else(|| slot.used_through_others(upper, lower))
     }
 
     /// Whether it is known to which streams this one belongs on that day. What a day begins with says nothing of it:
@@ -189,9 +196,20 @@ impl Clocks {
     }
 
     /// To be told before calls that `upper` leads are joined: a day of which nothing was joined yet begins with what
-    /// the day before has measured.
+    /// the day before has measured, of it and of those above it.
     pub(super) fn enter(&mut self, upper: &Text, at: Micros) {
         let slot = slot_of(at);
+        if self.slot(slot).entered.contains(upper) {
+            return;
+        }
+        let before = self.slots.get(&(slot - 1)).and_then(|before| before.above.get(upper));
+        let above: Vec<Text> = before.into_iter().flatten().cloned().collect();
+        for upper in above.iter().filter(|above| &***above != ANYBODY).chain([upper]) {
+            self.enter_alone(upper, slot);
+        }
+    }
+
+    fn enter_alone(&mut self, upper: &Text, slot: i64) {
         let here = self.slot(slot);
         if here.entered.contains(upper) {
             return;
@@ -353,12 +371,33 @@ impl Clocks {
     }
 
     fn measure(&mut self, slot: i64, upper: &Text, lower: &Text) -> &mut Measure {
-        let pairs = &mut self.slot(slot).pairs;
-        pairs.entry(Text::clone(upper)).or_default().entry(Text::clone(lower)).or_default()
+        let Slot { pairs, above, .. } = self.slot(slot);
+        pairs.entry(Text::clone(upper)).or_default().entry(Text::clone(lower)).or_insert_with(
+            || {
+                above.entry(Text::clone(lower)).or_default().insert(Text::clone(upper));
+                Measure::default()
+            },
+        )
     }
 }
 
 impl Slot {
+    fn used(&self, upper: &str, lower: &str) -> Option<Estimate> {
+        self.pairs.get(upper)?.get(lower)?.used
+    }
+
+    /// By the first stream above the two that both were measured against. A proxy's own join with the server says
+    /// nothing while the client tells of the same calls, but where the client's record is lost it counts.
+    fn used_through_others(&self, upper: &str, lower: &str) -> Option<Estimate> {
+        let above = self.above.get(upper)?.iter().filter(|above| &***above != ANYBODY);
+        above.take(ABOVE_MAX).find_map(|above| {
+            let (own, other) = (self.used(above, upper)?, self.used(above, lower)?);
+            let offset = other.offset - own.offset;
+            let tolerance = own.tolerance.max(other.tolerance);
+            (offset.abs() <= JOIN_SLACK_MICROS).then_some(Estimate { offset, tolerance })
+        })
+    }
+
     /// What is measured of the two. Of anybody and a stream it is only whether that stream has joined often enough for
     /// those it belongs to to be known.
     fn estimate(&self, upper: &str, lower: &str, samples_min: i64) -> Option<Estimate> {

@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::align::{self, Fine};
+use super::arguments::Agreement;
 use super::pair::Joined;
 use super::pass::Pass;
 use super::ruler::Ruler;
@@ -38,7 +39,7 @@ impl<'a> Matching<'_, 'a> {
             is_served[*call] = true;
         }
         for strangers in [false, true] {
-            if strangers && !(self.ruler.measured && self.pass.trusts_strangers()) {
+            if strangers && (!self.ruler.measured || self.pass.is_by_time()) {
                 break;
             }
             for index in self.order.iter().copied() {
@@ -76,10 +77,14 @@ impl<'a> Matching<'_, 'a> {
     /// Makes one call of each two that were found, and says how sure that is.
     fn tie(&mut self, found: Vec<(usize, usize, Vec<RecordId>)>) {
         for (call, place, candidates) in found {
+            let other = &self.calls[self.waiting.units[place].place];
+            let doubts = |by| self.ruler.doubts(&self.calls[call], other, by);
             let certainty = match self.pass {
                 _ if !candidates.is_empty() => Certainty::Ambiguous,
                 Pass::ToolUse | Pass::Trace | Pass::Changed => Certainty::Exact,
-                Pass::Agrees(_) => Certainty::Unambiguous,
+                Pass::Near if doubts(Agreement::Nothing) => Certainty::Ambiguous,
+                Pass::Agrees(by) if doubts(by) => Certainty::Ambiguous,
+                Pass::Near | Pass::Agrees(_) => Certainty::Unambiguous,
             };
             let mut units = std::mem::take(&mut self.calls[self.waiting.units[place].place].units);
             if let Some(lead) = units.first_mut() {
@@ -131,7 +136,10 @@ impl<'a> Matching<'_, 'a> {
 }
 
 fn fits(call: &Joined<'_>, other: &Joined<'_>, pass: Pass, ruler: &Ruler<'_>) -> bool {
-    ruler.meets(&call.lead, &other.lead) && call.agrees_with(other) && pass.accepts(call, other)
+    ruler.meets(&call.lead, &other.lead)
+        && (pass != Pass::Near || ruler.knows(call, other))
+        && call.agrees_with(other)
+        && pass.accepts(call, other)
 }
 
 /// What else fits a join, told from what stood before the pass.

@@ -32,10 +32,13 @@ const NUMBER_MAX: i64 = 1 << 53;
 /// What it costs to believe that ids were skipped before a request, that the client began to count anew, that a reply
 /// is for a request whose line was lost (it has the next id, or one that was skipped), and that it is for none.
 /// A wait costs the logarithm of its milliseconds.
+///
+/// Whichever of several requests in a row is taken for the lost one, its reply shows one lost line: to skip it and then
+/// see its reply costs as much as to see the reply with the next id.
 const SKIP_COST: u32 = 18;
+const SKIPPED_COST: u32 = 8;
+const LOST_COST: u32 = SKIP_COST + SKIPPED_COST;
 const RESTART_COST: u32 = 26;
-const LOST_COST: u32 = 26;
-const SKIPPED_COST: u32 = 12;
 const STRAY_COST: u32 = 40;
 /// A guess by so much dearer than the best counts no more as a doubt.
 const DOUBT_COST: u32 = 5;
@@ -309,7 +312,7 @@ impl Numbering {
             drop(fresh);
             let mut all = self.waiting_for(reply).keys().filter(|place| !guess.has(**place));
             let Some(first) = all.next().copied() else {
-                guesses.push(guess.without(0));
+                guesses.push(guess.without(SKIPPED_COST));
                 return;
             };
             let by = if all.next().is_none() { By::Itself } else { By::Turn };

@@ -84,7 +84,7 @@ fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
         let has_any = match pass {
             Pass::ToolUse => has_tool_use,
             Pass::Trace | Pass::Changed => has_trace,
-            Pass::Agrees(_) => true,
+            Pass::Near | Pass::Agrees(_) => true,
         };
         if !has_any {
             continue;

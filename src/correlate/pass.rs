@@ -10,16 +10,19 @@ pub(super) enum Pass {
     ToolUse,
     Trace,
     Agrees(Agreement),
+    /// By time, of streams that are known to belong together.
+    Near,
     /// By a trace, against the arguments.
     Changed,
 }
 
 /// In this order over all witnesses: a join by less must not stand in the way of one by more.
-pub(super) const PASSES: [Pass; 6] = [
+pub(super) const PASSES: [Pass; 7] = [
     Pass::ToolUse,
     Pass::Trace,
     Pass::Agrees(Agreement::All),
     Pass::Agrees(Agreement::Some),
+    Pass::Near,
     Pass::Agrees(Agreement::Nothing),
     Pass::Changed,
 ];
@@ -29,14 +32,15 @@ impl Pass {
         match self {
             Self::ToolUse => JoinedBy::ToolUse,
             Self::Trace | Self::Changed => JoinedBy::Trace,
-            Self::Agrees(Agreement::Nothing) => JoinedBy::Time,
+            Self::Near | Self::Agrees(Agreement::Nothing) => JoinedBy::Time,
             Self::Agrees(_) => JoinedBy::Arguments,
         }
     }
 
-    /// Whether what it goes by is enough to tie a call to a stream that is known to tell of other streams' calls.
-    pub(super) fn trusts_strangers(self) -> bool {
-        self != Self::Agrees(Agreement::Nothing)
+    /// Whether it goes by time alone: that is not enough to tie a call to a stream that is known to tell of other
+    /// streams' calls.
+    pub(super) fn is_by_time(self) -> bool {
+        matches!(self, Self::Near | Self::Agrees(Agreement::Nothing))
     }
 
     /// Whether the call shows what the pass goes by.
@@ -45,7 +49,7 @@ impl Pass {
             Self::ToolUse => call.any(|unit| unit.told.tool_use_id.is_some()),
             Self::Trace | Self::Changed => call.any(|unit| unit.told.trace_id.is_some()),
             Self::Agrees(Agreement::All) => call.lane(self).is_some(),
-            Self::Agrees(_) => true,
+            Self::Near | Self::Agrees(_) => true,
         }
     }
 
@@ -61,22 +65,27 @@ impl Pass {
                     && !differs(call, other, tool_use)
                     && best_agreement(call, other) != Agreement::Contradicts
             }
-            Self::Agrees(wanted) => {
-                // A refused call has run only where a value ties the record to it; elsewhere another call of the
-                // same tool, a moment later, would be taken for a bypass.
-                let clash = if call.is_refused() {
-                    !other.is_refused()
-                } else {
-                    other.is_refused() && call.any(Unit::shows_run)
-                };
-                let tied = wanted >= Agreement::Some || !clash;
-                tied && !differs(call, other, trace)
-                    && !differs(call, other, tool_use)
-                    && best_agreement(call, other) >= wanted
-            }
+            Self::Near => agrees(call, other, Agreement::Nothing),
+            Self::Agrees(wanted) => agrees(call, other, wanted),
             Self::Changed => false,
         }
     }
+}
+
+/// Whether nothing speaks against it that the two are one call, and so much for it.
+fn agrees(call: &Joined<'_>, other: &Joined<'_>, wanted: Agreement) -> bool {
+    // A refused call has run only where a value ties the record to it; elsewhere another call of the same tool, a
+    // moment later, would be taken for a bypass. Once one that ran is tied to it, others that saw it run may follow.
+    let ran = |call: &Joined<'_>| call.any(Unit::shows_run);
+    let clash = match (call.is_refused(), other.is_refused()) {
+        (true, false) => !ran(call),
+        (false, true) => ran(call),
+        (true, true) | (false, false) => false,
+    };
+    (wanted >= Agreement::Some || !clash)
+        && !differs(call, other, |unit| unit.told.trace_id.as_ref())
+        && !differs(call, other, |unit| unit.told.tool_use_id.as_ref())
+        && best_agreement(call, other) >= wanted
 }
 
 type IdOf = fn(&Unit) -> Option<&Text>;

@@ -1,10 +1,12 @@
 //! A call that failed and was made again is one call with attempts, and no burst.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::pair::Joined;
 use super::unit::Unit;
-use crate::model::{Micros, OutcomeClass, Text};
+use crate::model::{ArgView, Args, Micros, OutcomeClass, Text};
 
 /// How long after the end of a failed attempt the next one may begin.
 const RETRY_MICROS_MAX: i64 = 10 * Micros::SECOND;
@@ -70,7 +72,22 @@ fn same<'a>(call: &Joined<'a>) -> Option<Same<'a>> {
     let told = &lead.told;
     let who = [told.principal.as_ref(), told.client.as_ref(), told.session.as_ref()];
     call.lead.span?;
-    Some((&lead.base.stream, lead.key?, who))
+    let key = lead.key.or_else(|| key_of(&lead.shown.args))?;
+    Some((&lead.base.stream, key, who))
+}
+
+/// The same for arguments that one log shows alike: all of them, the long ones perhaps as their length. Of two calls
+/// within seconds, one after the other failed, that is enough; of a secret not even the length is known.
+fn key_of(args: &Args) -> Option<u64> {
+    if args.view != ArgView::Full {
+        return None;
+    }
+    let mut hasher = FxHasher::default();
+    for value in &args.values {
+        let shown = if value.summarised { value.chars? } else { value.hash };
+        (&value.name, value.summarised, shown).hash(&mut hasher);
+    }
+    Some(hasher.finish())
 }
 
 fn attempts(call: &Joined<'_>) -> u32 {

@@ -248,6 +248,132 @@ fn a_call_that_stays_as_it_was_is_not_told_again() {
     assert_eq!(model.calls().len(), 200);
 }
 
+/// Fourteen calls, a minute apart, that two logs tell of: enough to know that they belong together.
+fn known(upper: impl Fn(u64, i64) -> Record, lower: impl Fn(u64, i64) -> Record) -> Vec<Record> {
+    let minutes = (0..14).zip((0..).map(|minute| minute * 60_000));
+    minutes.flat_map(|(offset, at)| [upper(offset, at), lower(offset, at + 10)]).collect()
+}
+
+#[test]
+fn a_join_by_time_of_a_log_that_is_known_to_belong_to_another_is_in_doubt() {
+    use OutcomeClass::Ok;
+    let later = 3_600_000;
+    let client = record("client", 99, later, "read", Ok);
+    let alone = vec![client, record("state", 0, later + 5, "read", Ok)];
+    let how = |records: Vec<Record>| {
+        let calls = one_pass(&arcs(records));
+        let joined = calls.iter().find_map(|call| by_stream(call, "state")).cloned().unwrap();
+        (joined.joined_by, joined.certainty, joined.candidates)
+    };
+    assert_eq!(how(alone.clone()), (JoinedBy::Time, Certainty::Unambiguous, vec![]));
+    let mut beside = known(
+        |offset, at| record("client", offset, at, "read", Ok),
+        |offset, at| record("server", offset, at, "read", Ok),
+    );
+    beside.extend(alone);
+    assert_eq!(how(beside), (JoinedBy::Time, Certainty::Ambiguous, vec![]));
+}
+
+#[test]
+fn a_join_by_time_alone_that_is_not_where_the_clocks_say_is_in_doubt() {
+    use OutcomeClass::Ok;
+    let later = 3_600_000;
+    let client = |offset, at| record("client", offset, at, "read", Ok);
+    let server = |offset, at| record("server", offset, at, "read", Ok);
+    let certainty = |ends: i64, path: Option<u64>| {
+        let mut records = known(client, server);
+        let last = [client(98, later), server(98, later + ends)];
+        records.extend(last.map(|record| match path {
+            Some(path) => with_path(record, path),
+            None => record,
+        }));
+        by_stream(one_pass(&arcs(records)).last().unwrap(), "server").unwrap().certainty
+    };
+    assert_eq!(certainty(400, None), Certainty::Unambiguous);
+    assert_eq!(certainty(700, None), Certainty::Ambiguous);
+    assert_eq!(certainty(700, Some(7)), Certainty::Unambiguous, "a value ties it");
+}
+
+#[test]
+fn logs_that_are_known_to_belong_together_join_before_others() {
+    use OutcomeClass::Ok;
+    let later = 3_600_000;
+    let gate = |offset, at| between("gate", offset, at, Ok);
+    let server = |offset, at| record("server", offset, at, "read", Ok);
+    let mut records = known(gate, server);
+    records.extend([
+        with_path(record("client", 0, later, "read", Ok), 7),
+        gate(98, later + 5),
+        server(98, later + 15),
+        with_path(record("state", 0, later + 20, "read", Ok), 7),
+    ]);
+    let joins = joins(&one_pass(&arcs(records)));
+    assert_eq!(joins[14..], [vec!["client", "state"], vec!["gate", "server"]]);
+}
+
+#[test]
+fn two_logs_whose_clocks_were_measured_against_a_third_know_each_other() {
+    use OutcomeClass::Ok;
+    // The gate's clock is two seconds behind and the server's two ahead of the client's.
+    let client = |offset, at| with_path(record("client", offset, at, "read", Ok), 7);
+    let gate = |offset, at: i64| between("gate", offset, at - 2_000, Ok);
+    let server = |offset, at| with_path(record("server", offset, at + 2_000, "read", Ok), 7);
+    let mut records = known(client, server);
+    records.extend(known(client, gate).into_iter().filter(|record| &*record.stream == "gate"));
+    let later = 3_600_000;
+    records.extend([gate(98, later), server(98, later), gate(99, later + 900)]);
+    let calls = one_pass(&arcs(records));
+    assert!(joins(&calls).ends_with(&[vec!["gate".into(), "server".into()], vec!["gate".into()]]));
+    let joined = calls.iter().rev().find_map(|call| by_stream(call, "server")).unwrap();
+    assert_eq!((joined.joined_by, joined.certainty), (JoinedBy::Time, Certainty::Unambiguous));
+}
+
+#[test]
+fn what_was_done_after_the_client_gave_up_is_its_calls() {
+    use OutcomeClass::{Approved, Error, Ok};
+    let later = 3_600_000;
+    let client = |offset, at, class| with_path(record("client", offset, at, "read", class), 7);
+    let server = |offset, at| with_path(record("server", offset, at, "read", Ok), 7);
+    let ended = |class| {
+        let mut records = known(|offset, at| client(offset, at, Ok), server);
+        records.push(with_id(client(98, later, Approved), "1"));
+        records.push(with_id(client(99, later + 30_000, class), "1"));
+        records.push(server(98, later + 33_500));
+        joins(&one_pass(&arcs(records))).len()
+    };
+    assert_eq!(ended(Error), 15);
+    assert_eq!(ended(Ok), 16, "it had its answer long before");
+}
+
+#[test]
+fn whoever_saw_a_refused_call_run_follows_the_one_that_a_value_ties_to_it() {
+    use OutcomeClass::{Denied, Ok};
+    let denied = with_id(with_path(record("client", 0, 0, "read", Denied), 7), "1");
+    let gate = between("gate", 0, 100, Ok);
+    let server = record("server", 0, 90, "read", Ok);
+    let tied = [denied.clone(), gate.clone(), with_path(server.clone(), 7)];
+    assert_eq!(joins(&one_pass(&arcs(tied.into()))), [vec!["client", "gate", "server"]]);
+    let apart = joins(&one_pass(&arcs(vec![denied, gate, server])));
+    assert_eq!(apart, [vec!["client"], vec!["gate", "server"]], "by time alone it has not run");
+}
+
+#[test]
+fn a_call_whose_long_arguments_are_summarised_is_known_again_when_it_is_made_again() {
+    use OutcomeClass::{Error, Ok};
+    let summarised = |offset, at, class, chars| {
+        let mut record = with_path(record("client", offset, at, "save", class), 0);
+        (record.args.values[0].summarised, record.args.values[0].chars) = (true, chars);
+        with_id(record, &offset.to_string())
+    };
+    let calls = |first, second| {
+        one_pass(&arcs(vec![summarised(0, 0, Error, first), summarised(1, 2_000, Ok, second)]))
+            .len()
+    };
+    assert_eq!(calls(Some(300), Some(300)), 1);
+    assert_eq!(calls(Some(300), Some(301)), 2);
+    assert_eq!(calls(None, None), 2, "of a secret not even the length is known");
+}
+
 /// Whether a mark cuts depends on what begins behind it, and that may come after all around the mark was over.
 #[test]
 fn a_piece_that_is_cut_after_it_has_ended_is_not_forgotten_before() {

@@ -158,7 +158,7 @@ impl Desk<'_> {
         let shows = Shows {
             args: ArgsShown::Full,
             principal: self.actor.principal.is_some(),
-            trace: false,
+            ..Shows::default()
         };
         let draft = Draft::new(Some(self.call), self.actor.file, self.now, object);
         self.out.push(draft.by(Witness::Client).showing(shows));

@@ -48,7 +48,7 @@ pub(super) fn write(
         .text("flags", flags);
     let ended = at.plus(duration_ms * 1000);
     let delay = ended.since(at) + actor.writing_delay();
-    let shows = Shows { args: ArgsShown::Nothing, principal: true, trace: false };
+    let shows = Shows { args: ArgsShown::Nothing, principal: true, ..Shows::default() };
     let draft = Draft::new(Some(call), actor.file, at, object).delayed(delay);
     out.push(draft.by(Witness::Gateway).showing(shows));
     ended

@@ -1,7 +1,7 @@
 //! The generator: actors in the order of their next call, their lines in the order of writing. What
 //! it holds in memory is the actors and the lines of calls under way, however many calls are made.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
 use rustc_hash::FxHashMap;
@@ -9,13 +9,14 @@ use rustc_hash::FxHashMap;
 use super::act::{Act, Fate};
 use super::actor::{Actor, Part, cast};
 use super::attack::{ATTACK_CALLS_MAX, Attack, fits};
+use super::connection::Connection;
 use super::dice::Dice;
 use super::gate::UNKNOWN_TOOL;
-use super::line::{Draft, SimLine};
+use super::line::{Draft, Message, SimLine};
 use super::noise::{Clock, Stalls};
 use super::scenario::{AttackKind, Scenario};
 use super::stack;
-use super::truth::{AlertTruth, ArgKeys, CallTruth, RecordPlace, Shows, Span};
+use super::truth::{AlertTruth, ArgKeys, CallTruth, RecordPlace, Span};
 use super::work::{Work, is_refusal, next_session};
 use crate::model::{Micros, Text, Witness};
 
@@ -81,28 +82,39 @@ struct File {
     /// That of the program that writes it, where that is no client.
     clock: Clock,
     stalls: Stalls,
+    connection: Connection,
 }
 
-/// A line that waits for its time, ordered by it.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+/// A line that waits for its time, ordered by it; at one time by when it would be written if its log
+/// never stood still: lines keep this order.
 struct Pending {
     written: Micros,
-    /// When it would be written if its log never stood still: lines keep this order.
-    due: Micros,
     number: u64,
-    file: usize,
-    text: String,
-    source: Source,
+    /// The time that it shows.
+    shown: Micros,
+    draft: Draft,
 }
 
-/// What a line tells of.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Source {
-    call: Option<u64>,
-    witness: Witness,
-    attempt: u32,
-    shows: Shows,
+impl Ord for Pending {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let key = |line: &Self| (line.written, line.draft.written, line.number);
+        key(self).cmp(&key(other))
+    }
 }
+
+impl PartialOrd for Pending {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Pending {}
 
 /// Attacks that are to come.
 struct Threats {
@@ -298,7 +310,9 @@ impl Simulation {
     }
 
     fn file_drafts(&mut self) {
-        for draft in self.drafts.drain(..).filter(|draft| !draft.is_lost) {
+        // A request that is not logged was sent all the same, under a number of its own.
+        let matters = |draft: &Draft| !draft.is_lost || draft.message != Message::None;
+        for draft in self.drafts.drain(..).filter(matters) {
             let Some(file) = self.files.get_mut(draft.file) else { continue };
             self.written += 1;
             let ahead = match draft.witness {
@@ -307,38 +321,43 @@ impl Simulation {
             };
             self.pending.push(Reverse(Pending {
                 written: file.stalls.written(draft.written),
-                due: draft.written,
                 number: self.written,
-                file: draft.file,
-                text: draft.text(draft.at.plus(ahead)),
-                source: Source {
-                    call: draft.call,
-                    witness: draft.witness,
-                    attempt: draft.attempt,
-                    shows: draft.shows,
-                },
+                shown: draft.at.plus(ahead),
+                draft,
             }));
         }
     }
 
-    /// Hands out the line, and the truth of its call if this was the last one.
-    fn write(&mut self, line: Pending) -> Option<SimEvent> {
-        let file = self.files.get_mut(line.file)?;
+    /// Hands out the line, unless it is lost, and the truth of its call if this was the last one.
+    fn write(&mut self, line: &Pending) -> Option<SimEvent> {
+        let draft = &line.draft;
+        let file = self.files.get_mut(draft.file)?;
+        let number = file.connection.number(&draft.message);
+        if draft.is_lost {
+            return None;
+        }
         file.lines += 1;
         let name = Text::clone(&file.name);
-        let Source { call, witness, attempt, shows } = line.source;
-        if let Some(call) = call
+        if let Some(call) = draft.call
             && let Some((truth, lines)) = self.open.get_mut(&call)
         {
-            let file = (Text::clone(&name), file.lines);
-            truth.records.push(RecordPlace { file: file.0, line: file.1, witness, attempt, shows });
+            truth.records.push(RecordPlace {
+                file: Text::clone(&name),
+                line: file.lines,
+                witness: draft.witness,
+                attempt: draft.attempt,
+                shows: draft.shows,
+                at: draft.happened,
+                ahead: line.shown.since(draft.happened),
+            });
             if truth.records.len() >= *lines
                 && let Some((truth, _)) = self.open.remove(&call)
             {
                 self.ready.push_back(SimEvent::Call(truth));
             }
         }
-        let line = SimLine { at_write: line.written, file: name, text: line.text };
+        let text = draft.text(line.shown, number);
+        let line = SimLine { at_write: line.written, file: name, text };
         Some(SimEvent::Line(line))
     }
 }
@@ -347,7 +366,10 @@ impl File {
     fn new(name: Text, place: u64, scenario: &Scenario) -> Self {
         let mut dice = Dice::new(scenario.seed, CLOCKS - place);
         let clock = Clock::new(&mut dice, &scenario.noise, scenario.start);
-        Self { name, lines: 0, clock, stalls: Stalls::new(dice, &scenario.noise, scenario.start) }
+        let stalls = Stalls::new(dice, &scenario.noise, scenario.start);
+        // Some have been at work for a while.
+        let connection = Connection::begun(1 + place % 500);
+        Self { name, lines: 0, clock, stalls, connection }
     }
 }
 
@@ -378,7 +400,10 @@ impl Iterator for Simulation {
             let is_due = |line: &Pending| next_turn.is_none_or(|at| line.written <= at);
             if self.pending.peek().is_some_and(|Reverse(line)| is_due(line)) {
                 let Reverse(line) = self.pending.pop()?;
-                return self.write(line);
+                if let Some(event) = self.write(&line) {
+                    return Some(event);
+                }
+                continue;
             }
             let Reverse((at, place)) = self.turns.pop()?;
             self.turn(at, place);

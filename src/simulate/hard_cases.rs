@@ -207,6 +207,71 @@ fn clocks_are_off_but_for_those_of_clients() {
     }
 }
 
+/// Each witness's records of a try as one sighting, each try as an attempt; of several records the first is left out.
+fn found(call: &CallTruth) -> Found {
+    let mut of_tries: BTreeMap<(u32, Witness), Vec<Place>> = BTreeMap::new();
+    for record in &call.records {
+        let place = Place { stream: number(&record.file), line: record.line };
+        of_tries.entry((record.attempt, record.witness)).or_default().push(place);
+    }
+    let sightings = of_tries.into_iter().map(|((attempt, _), mut places)| {
+        if places.len() > 1 {
+            places.remove(0);
+        }
+        FoundSighting { how: "known".into(), is_sure: true, attempt: attempt - 1, places }
+    });
+    Found { sightings: sightings.collect() }
+}
+
+fn number(stream: &str) -> u32 {
+    stream.bytes().fold(0, |number, byte| number.wrapping_mul(31).wrapping_add(u32::from(byte)))
+}
+
+#[test]
+fn lateness_changes_neither_the_truth_nor_the_score() {
+    let [late, prompt] = [ALL, Noise { late_percent: 0, ..ALL }].map(|noise| {
+        let mut output = run(noise);
+        let found: Vec<Found> = output.calls.iter().map(found).collect();
+        let score = score(&output.calls, &found, &number);
+        let figures = format!("{:?}", Score { examples: Vec::new(), ..score });
+        output.calls.sort_by_key(|call| call.call);
+        for call in &mut output.calls {
+            call.records.sort_by_key(|record| (record.witness, record.line));
+        }
+        let lines: BTreeMap<(Text, u64), String> =
+            output.lines.into_iter().map(|(place, line)| (place, line.text)).collect();
+        (output.calls, figures, lines)
+    });
+    assert!(late.0 == prompt.0, "the truth is another");
+    assert!(late.2 == prompt.2, "the lines are others");
+    assert_eq!(late.1, prompt.1);
+}
+
+#[test]
+fn a_client_numbers_its_requests_in_the_order_in_which_the_proxy_sees_them() {
+    let output = run(ALL);
+    let mut requests: BTreeMap<&Text, BTreeMap<u64, u64>> = BTreeMap::new();
+    let mut replies = 0;
+    for call in &output.calls {
+        let proxied = call.records.iter().filter(|record| record.witness == Witness::Proxy);
+        let mut by_try: BTreeMap<u32, Vec<&RecordPlace>> = BTreeMap::new();
+        for record in proxied {
+            by_try.entry(record.attempt).or_default().push(record);
+        }
+        for records in by_try.values() {
+            let [request, reply] = &records[..] else { continue };
+            let raw = output.json(reply)["raw"].as_str().unwrap().to_owned();
+            let id = raw.split_once("\"id\":").unwrap().1.split(',').next().unwrap().to_owned();
+            requests.entry(&request.file).or_default().insert(request.line, id.parse().unwrap());
+            replies += 1;
+        }
+    }
+    assert!(replies > 1_000, "{replies}");
+    for (file, ids) in &requests {
+        assert!(ids.values().is_sorted_by(|one, two| one < two), "{file}: {ids:?}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_records() {
     let lines = |noise| -> Vec<SimLine> {

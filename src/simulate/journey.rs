@@ -2,10 +2,10 @@
 
 use super::act::{Fate, Tool};
 use super::actor::Actor;
-use super::line::{Draft, Object, TimeStyle};
+use super::line::{Draft, Message, Object, TimeStyle};
 use super::proxy;
 use super::stack::{Middle, Stack};
-use super::truth::{ArgsShown, Shows};
+use super::truth::{Says, Shows};
 use crate::model::{Micros, Witness};
 
 /// How long a client waits for a reply.
@@ -110,7 +110,7 @@ impl<'a> Journey<'a> {
             Some(Middle::Proxy(file)) => {
                 let names = self.stack.paper.names;
                 let draft = proxy::denial(file, self.call, self.now, self.tool.name(), names);
-                self.push(draft);
+                self.push(draft.of(self.asks()));
             }
             Some(Middle::Gate(file)) => {
                 self.wait(100, 3_000);
@@ -149,8 +149,12 @@ impl<'a> Journey<'a> {
         if let Some(Middle::Proxy(file)) = self.stack.middle {
             let name = self.tool.name();
             let draft = proxy::request(file, Some(self.call), self.now, "tools/call", Some(name));
-            self.push(draft);
+            self.push(draft.of(self.asks()));
         }
+    }
+
+    const fn asks(&self) -> Message {
+        Message::Asks { key: self.actor.serial, is_first: false }
     }
 
     /// To the server and back.
@@ -173,8 +177,10 @@ impl<'a> Journey<'a> {
             Some(Middle::Proxy(file)) => {
                 let fate = if reply == Reply::Error { Fate::Error } else { Fate::Ok };
                 let message = proxy::reply(self.actor, fate, self.actor.serial);
-                let draft = proxy::from_server(file, Some(self.call), self.now, &message);
-                self.push(draft);
+                let says = if reply == Reply::Error { Says::Failed } else { Says::Ok };
+                let shows = Shows { says, is_reply: true, ..Shows::default() };
+                let draft = proxy::from_server(file, Some(self.call), self.now, message);
+                self.push(draft.showing(shows));
             }
             Some(Middle::Gate(file)) => {
                 self.gate(file, if reply == Reply::Error { "tool_error" } else { "ok" }, began);
@@ -227,6 +233,8 @@ impl<'a> Journey<'a> {
             args: self.stack.paper.client_shows,
             principal: user.is_some(),
             trace: self.stack.trace.is_some(),
+            says: says(outcome),
+            is_reply: false,
         };
         let draft = Draft::new(Some(self.call), file, self.now, object).by(Witness::Client);
         self.push(draft.showing(shows));
@@ -243,7 +251,7 @@ impl<'a> Journey<'a> {
             .text("outcome", outcome)
             .number("duration_ms", self.now.since(began) / 1000)
             .text("flags", "");
-        let shows = Shows { args: ArgsShown::Nothing, principal: true, trace: false };
+        let shows = Shows { principal: true, says: says(outcome), ..Shows::default() };
         let draft = Draft::new(Some(self.call), file, self.now, object).by(Witness::Gateway);
         self.push(draft.showing(shows));
     }
@@ -276,6 +284,8 @@ impl<'a> Journey<'a> {
             args: paper.server_shows,
             principal: has_tenants,
             trace: traceparent.is_some(),
+            says: says(outcome),
+            is_reply: false,
         };
         let draft = Draft::new(Some(self.call), self.stack.server, self.now, object);
         self.push(draft.showing(shows));
@@ -285,6 +295,16 @@ impl<'a> Journey<'a> {
         draft.attempt = self.attempt;
         draft.sent = self.sent;
         self.out.push(draft);
+    }
+}
+
+/// What a word says of how the call went.
+fn says(outcome: &str) -> Says {
+    match outcome {
+        "DENIED" | "forbidden_task" | "refused" => Says::Refused,
+        "FAILED" | "error" | "tool_error" | "timeout" => Says::Failed,
+        "COMPLETED" | "success" | "ok" => Says::Ok,
+        _ => Says::Nothing,
     }
 }
 

@@ -3,6 +3,9 @@
 use super::truth::Shows;
 use crate::model::{Micros, Text, Witness};
 
+/// How much of a message a proxy keeps: most of them are cut off in the middle.
+const QUOTED_CHARS: usize = 200;
+
 /// One line of a log, at the moment it appears in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimLine {
@@ -44,7 +47,21 @@ pub(super) struct Draft {
     pub(super) shows: Shows,
     /// True where it never reaches its log.
     pub(super) is_lost: bool,
+    pub(super) message: Message,
     object: Object,
+}
+
+/// What a line means to the numbers of a connection. A client numbers its requests as it sends them,
+/// so the number is known only when the line's turn comes. `key` is the same for a request and what
+/// answers it, and no other request that waits has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// It tells of nothing that is numbered.
+    None,
+    /// A request; with the first of a connection the numbers begin anew.
+    Asks { key: u64, is_first: bool },
+    /// What comes back, before and after the request's number.
+    Answers { key: u64, text: [String; 2] },
 }
 
 impl Draft {
@@ -60,6 +77,7 @@ impl Draft {
             attempt: 1,
             shows: Shows::default(),
             is_lost: false,
+            message: Message::None,
             object,
         }
     }
@@ -88,15 +106,30 @@ impl Draft {
         self
     }
 
-    /// The line's text, showing `at`.
-    pub(super) fn text(&self, at: Micros) -> String {
+    /// The same line, which tells of that message.
+    pub(super) fn of(mut self, message: Message) -> Self {
+        self.message = message;
+        self
+    }
+
+    /// The line's text, showing `at`, and what it quotes under the request's `number`.
+    pub(super) fn text(&self, at: Micros, number: u64) -> String {
         let mut text = String::with_capacity(self.object.text.len() + 40);
         let (before, after) = self
             .object
             .text
             .split_at_checked(self.object.time_at)
             .unwrap_or((&self.object.text, ""));
-        text.push_str(before);
+        if let (Message::Answers { text: [head, tail], .. }, Some(quote_at)) =
+            (&self.message, self.object.quote_at)
+        {
+            let (before, between) = before.split_at_checked(quote_at).unwrap_or((before, ""));
+            text.push_str(before);
+            push_json(&mut text, beginning(&format!("{head}{number}{tail}")));
+            text.push_str(between);
+        } else {
+            text.push_str(before);
+        }
         match self.object.style {
             TimeStyle::Rfc3339 => {
                 text.push('"');
@@ -116,6 +149,12 @@ impl Draft {
     }
 }
 
+/// The first characters of a message, as far as a proxy keeps them.
+fn beginning(message: &str) -> &str {
+    let end = message.char_indices().nth(QUOTED_CHARS).map_or(message.len(), |(end, _)| end);
+    message.split_at_checked(end).map_or(message, |(head, _)| head)
+}
+
 /// A JSON object under construction, keys in the order they are given.
 #[derive(Debug)]
 pub(super) struct Object {
@@ -123,13 +162,15 @@ pub(super) struct Object {
     /// Byte index at which the time belongs.
     time_at: usize,
     style: TimeStyle,
+    /// Byte index at which the message belongs that the line quotes; before the time.
+    quote_at: Option<usize>,
 }
 
 impl Object {
     pub(super) fn new() -> Self {
         let mut text = String::with_capacity(224);
         text.push('{');
-        Self { text, time_at: 0, style: TimeStyle::Rfc3339 }
+        Self { text, time_at: 0, style: TimeStyle::Rfc3339, quote_at: None }
     }
 
     /// Leaves room for the time under `key`.
@@ -137,6 +178,13 @@ impl Object {
         self.key(key);
         self.time_at = self.text.len();
         self.style = style;
+        self
+    }
+
+    /// Leaves room for a quoted message under `key`.
+    pub(super) fn quote(mut self, key: &str) -> Self {
+        self.key(key);
+        self.quote_at = Some(self.text.len());
         self
     }
 
@@ -283,12 +331,12 @@ mod tests {
         let object = Object::new().text("a", "b").time("ts", TimeStyle::Rfc3339).number("c", -7);
         let draft = Draft::new(None, 0, Micros(0), object);
         assert_eq!(
-            draft.text(Micros(1_795_161_600_118_000)),
+            draft.text(Micros(1_795_161_600_118_000), 0),
             r#"{"a":"b","ts":"2026-11-20T08:00:00.118000+00:00","c":-7}"#
         );
         let object = Object::new().time("time", TimeStyle::EpochSeconds);
         let draft = Draft::new(None, 0, Micros(0), object);
-        assert_eq!(draft.text(Micros(1_795_161_600_050_999)), r#"{"time":1795161600.050}"#);
+        assert_eq!(draft.text(Micros(1_795_161_600_050_999), 0), r#"{"time":1795161600.050}"#);
     }
 
     proptest! {

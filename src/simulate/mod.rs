@@ -6,6 +6,7 @@
 mod act;
 mod actor;
 mod attack;
+mod connection;
 mod desk;
 mod dice;
 mod gate;
@@ -33,7 +34,7 @@ pub use score::{
     Example, Fault, Found, FoundSighting, LinkKind, Place, Rates, Score, Tally, score,
 };
 pub use story::Story;
-pub use truth::{AlertTruth, ArgKeys, ArgsShown, CallTruth, RecordPlace, Shows, Span};
+pub use truth::{AlertTruth, ArgKeys, ArgsShown, CallTruth, RecordPlace, Says, Shows, Span};
 pub use write::{WriteError, WriteSummary, write_logs};
 
 #[cfg(test)]

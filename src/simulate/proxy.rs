@@ -3,12 +3,9 @@
 
 use super::act::{Act, Fate, Tool};
 use super::actor::Actor;
-use super::line::{Draft, Object, TimeStyle, push_json};
-use super::truth::{ArgsShown, Shows};
+use super::line::{Draft, Message, Object, TimeStyle};
+use super::truth::{ArgsShown, Says, Shows};
 use crate::model::{Micros, Text, Witness};
-
-/// How much of a message the proxy keeps: most of them are cut off in the middle.
-const RAW_CHARS: usize = 200;
 
 const HELLO: &str =
     r#""result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"notes","version":"2.1.0"}}"#;
@@ -36,7 +33,6 @@ pub(super) fn settle(actor: &mut Actor, place: u64, files: &mut Vec<Text>) {
 
 /// The handshake of a new connection: context, not calls.
 pub(super) fn open(actor: &mut Actor, at: Micros, out: &mut Vec<Draft>) -> Micros {
-    actor.serial = 0;
     let mut now = at;
     if actor.dice.chance(60) {
         let object = Object::new()
@@ -47,13 +43,16 @@ pub(super) fn open(actor: &mut Actor, at: Micros, out: &mut Vec<Draft>) -> Micro
         out.push(Draft::new(None, actor.file, now, object).by(Witness::Proxy));
         now = now.plus(actor.dice.between(1_000, 9_000));
     }
-    for (id, method, result) in [(0, "initialize", HELLO), (1, "tools/list", TOOLS)] {
-        out.push(request(actor.file, None, now, method, None));
+    for (method, result) in [("initialize", HELLO), ("tools/list", TOOLS)] {
+        actor.serial += 1;
+        let key = actor.serial;
+        let is_first = method == "initialize";
+        let asks = Message::Asks { key, is_first };
+        out.push(request(actor.file, None, now, method, None).of(asks));
         now = now.plus(actor.dice.between(2_000, 60_000));
-        out.push(from_server(actor.file, None, now, &message(id, result)));
+        out.push(from_server(actor.file, None, now, answer(key, result)));
         now = now.plus(actor.dice.between(1_000, 20_000));
     }
-    actor.serial = 1;
     now
 }
 
@@ -65,40 +64,44 @@ pub(super) fn write(
     at: Micros,
     out: &mut Vec<Draft>,
 ) -> Micros {
-    let id = actor.serial;
+    let key = actor.serial;
+    let asks = Message::Asks { key, is_first: false };
     if act.fate == Fate::Denied {
-        out.push(denial(actor.file, call, at, act.tool.name(), argument_names(act.tool)));
+        let denial = denial(actor.file, call, at, act.tool.name(), argument_names(act.tool));
+        out.push(denial.of(asks));
         return at;
     }
-    out.push(request(actor.file, Some(call), at, "tools/call", Some(act.tool.name())));
+    let request = request(actor.file, Some(call), at, "tools/call", Some(act.tool.name()));
+    out.push(request.of(asks));
     let mut now = at.plus(actor.dice.skewed(4_000, 350_000));
     if actor.dice.chance(15) {
-        let params = format!(r#""params":{{"progressToken":{id}}}"#);
-        let progress = format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress",{params}}}"#);
-        out.push(from_server(actor.file, None, now, &progress));
+        let head =
+            r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"#;
+        let text = [head.to_owned(), "}}".to_owned()];
+        out.push(from_server(actor.file, None, now, Message::Answers { key, text }));
         now = now.plus(actor.dice.between(500, 90_000));
     }
-    let reply = reply(actor, act.fate, id);
-    out.push(from_server(actor.file, Some(call), now, &reply));
+    let reply = reply(actor, act.fate, key);
+    out.push(from_server(actor.file, Some(call), now, reply));
     now
 }
 
-/// The reply to the request of that id.
-pub(super) fn reply(actor: &mut Actor, fate: Fate, id: u64) -> String {
+/// The reply to the request of that key.
+pub(super) fn reply(actor: &mut Actor, fate: Fate, key: u64) -> Message {
     if fate == Fate::Error && actor.dice.chance(500) {
-        return message(id, r#""error":{"code":-32602,"message":"unknown note"}"#);
+        return answer(key, r#""error":{"code":-32602,"message":"unknown note"}"#);
     }
     let (failed, text) = match fate {
         Fate::Error => (r#""isError":true,"#, "disk full"),
         _ => ("", actor.dice.pick(&TEXTS)),
     };
     let content = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
-    message(id, &format!(r#""result":{{{failed}"content":{content}}}"#))
+    answer(key, &format!(r#""result":{{{failed}"content":{content}}}"#))
 }
 
 /// A reply of the protocol.
-fn message(id: u64, body: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},{body}}}"#)
+fn answer(key: u64, body: &str) -> Message {
+    Message::Answers { key, text: [r#"{"jsonrpc":"2.0","id":"#.to_owned(), format!(",{body}}}")] }
 }
 
 /// A request that the proxy does not let through: of its arguments only the names are logged.
@@ -109,7 +112,7 @@ pub(super) fn denial(file: usize, call: u64, at: Micros, tool: &str, names: &[&s
         .text("tool", tool)
         .list("args", names)
         .time("ts", TimeStyle::Rfc3339);
-    let shows = Shows { args: ArgsShown::Names, ..Shows::default() };
+    let shows = Shows { args: ArgsShown::Names, says: Says::Refused, ..Shows::default() };
     Draft::new(Some(call), file, at, object).by(Witness::Proxy).showing(shows)
 }
 
@@ -133,17 +136,12 @@ pub(super) fn request(
 }
 
 /// What comes back, as far as the proxy keeps it.
-pub(super) fn from_server(file: usize, call: Option<u64>, at: Micros, message: &str) -> Draft {
-    let cut = message.char_indices().nth(RAW_CHARS).map_or(message, |(end, _)| {
-        message.split_at_checked(end).map_or(message, |(head, _)| head)
-    });
-    let mut raw = String::with_capacity(cut.len() + 32);
-    push_json(&mut raw, cut);
+pub(super) fn from_server(file: usize, call: Option<u64>, at: Micros, message: Message) -> Draft {
     let object = Object::new()
         .text("direction", "server->client")
-        .json("raw", &raw)
+        .quote("raw")
         .time("ts", TimeStyle::Rfc3339);
-    Draft::new(call, file, at, object).by(Witness::Proxy)
+    Draft::new(call, file, at, object).by(Witness::Proxy).of(message)
 }
 
 fn argument_names(tool: Tool) -> &'static [&'static str] {

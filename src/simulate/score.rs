@@ -5,8 +5,9 @@
 //! different witnesses. The true links are those of one try, both of whose sightings have a record
 //! that was written; a link is found if the first of these records of the one and of the other
 //! belong to one found call. The claimed links are the pairs of one attempt of a found call, told by
-//! the first record of each; a claim is right if both are of one try. How well the tries of a call
-//! are put together is told apart ([`Score::tries`]).
+//! the first record of each; a claim is right if both are of one try. Claims of which the finder says
+//! that others fit as well are counted apart ([`Tally::unsure`]): who is told so is not misled. How
+//! well the tries of a call are put together is told apart, too ([`Score::tries`]).
 //!
 //! # What can be known
 //!
@@ -22,6 +23,19 @@
 //! - `x` and `y'` do not both name a principal, or name the same;
 //! - `x` and `y` do not both name a trace, or `y'` names the same one.
 //!
+//! It is not decidable either where what was written cannot show it:
+//!
+//! - Of one of them only replies were written, which name neither the tool nor the call.
+//! - The clocks of the two logs were more than five seconds apart: who reads such logs has to be told.
+//! - One refused the call and the other saw it run, and the two share neither a value nor a trace. What was refused and
+//!   ran all the same is an alarm; that something ran at about the time is no ground for it.
+//! - The two share neither a value nor a trace, and more than five seconds lie between what was written of the one and
+//!   of the other: records that would show how long the call took are lost.
+//!
+//! That one try *repeats* another is decidable where the witness farthest from the work wrote of both in one log with
+//! all arguments, the second within ten seconds of the end of the first, somebody says that the first failed, and
+//! nobody that it went well, since then it ran twice, or was refused.
+//!
 //! A link is *decidable by streams* unless it has a rival whose `y'` (or `x'`) stands in the very
 //! stream of `y` (or `x`): the measure for a reader who knows which logs belong together. Neither
 //! counts on clocks: what only order in time could tell apart is not decidable while it overlaps,
@@ -31,8 +45,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::truth::{ArgKeys, ArgsShown, CallTruth, Shows, Span};
-use crate::model::{Text, Witness};
+use super::truth::{ArgKeys, ArgsShown, CallTruth, RecordPlace, Says, Shows, Span};
+use crate::model::{Micros, Text, Witness};
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +69,8 @@ pub struct Found {
 pub struct FoundSighting {
     /// How it was tied to the lead, and how surely.
     pub how: Text,
+    /// False where the finder names others that fit as well.
+    pub is_sure: bool,
     /// Counted from 0, each attempt's sightings together.
     pub attempt: u32,
     pub places: Vec<Place>,
@@ -74,8 +90,10 @@ pub struct Rates {
 /// What is known of one kind of link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Claimed, and right: precision.
+    /// Claimed for sure, and right: precision.
     pub claimed: Rates,
+    /// The same of claims of which the finder says that others fit as well.
+    pub unsure: Rates,
     /// Wrong claims between streams that share no call at all.
     pub foreign: u64,
     /// Other wrong claims of which neither side has a true partner that was written.
@@ -128,6 +146,12 @@ pub enum Fault {
     Missed,
 }
 
+/// How far the clocks of two logs, and their records of a call that show neither values nor a trace, may lie apart: a
+/// reader of logs whose clocks are farther apart is to be told so.
+const APART_MICROS_MAX: i64 = 5 * Micros::SECOND;
+/// How soon a call that failed has to be made again to be known as the same.
+const REPEATED_MICROS_MAX: i64 = 10 * Micros::SECOND;
+
 /// Examples of one kind and fault.
 const EXAMPLES_MAX: u64 = 6;
 
@@ -173,8 +197,15 @@ struct Try<'a> {
 struct Sighting {
     of_try: usize,
     witness: Witness,
+    /// What its first record shows.
     shows: Shows,
     first: Place,
+    /// When its first and its last written record were made, by the true clock.
+    span: Span,
+    ahead: i64,
+    is_refused: bool,
+    has_failed: bool,
+    went_well: bool,
 }
 
 impl<'a> Truth<'a> {
@@ -185,27 +216,13 @@ impl<'a> Truth<'a> {
             owners: FxHashMap::default(),
             akin: FxHashSet::default(),
         };
+        // A call is known when its last record is written: lateness decides the order in which they come.
+        let mut calls: Vec<&CallTruth> = calls.into_iter().collect();
+        calls.sort_by_key(|call| call.call);
         for call in calls {
             for (attempt, span) in (1..).zip(&call.tries) {
                 let began = truth.sightings.len();
-                for record in call.records.iter().filter(|record| record.attempt == attempt) {
-                    let place = Place { stream: stream(&record.file), line: record.line };
-                    let of_try = truth.sightings.get(began..).unwrap_or_default();
-                    let known = of_try.iter().position(|known| known.witness == record.witness);
-                    let known = began + known.unwrap_or(of_try.len());
-                    if known == truth.sightings.len() {
-                        let of_try = truth.tries.len();
-                        let (witness, shows) = (record.witness, record.shows);
-                        truth.sightings.push(Sighting { of_try, witness, shows, first: place });
-                    }
-                    truth.owners.insert(place, known);
-                }
-                if let Some(seen) = truth.sightings.get_mut(began..) {
-                    seen.sort_by_key(|sighting| sighting.witness);
-                }
-                for at in began..truth.sightings.len() {
-                    truth.owners.insert(truth.sightings[at].first, at);
-                }
+                truth.note_records(call, attempt, stream);
                 truth.note_kin(began);
                 truth.tries.push(Try {
                     call: call.call,
@@ -219,6 +236,35 @@ impl<'a> Truth<'a> {
             }
         }
         truth
+    }
+
+    /// Notes what each witness wrote of a try. What order the witnesses' records were written in says nothing.
+    fn note_records(&mut self, call: &CallTruth, attempt: u32, stream: &dyn Fn(&str) -> u32) {
+        let mut records: Vec<&RecordPlace> =
+            call.records.iter().filter(|record| record.attempt == attempt).collect();
+        records.sort_by_key(|record| (record.witness, record.line));
+        for of_witness in records.chunk_by(|one, two| one.witness == two.witness) {
+            let place =
+                |record: &RecordPlace| Place { stream: stream(&record.file), line: record.line };
+            let [first, ..] = of_witness else { continue };
+            let RecordPlace { witness, shows, ahead, at, .. } = **first;
+            let says = |wanted| of_witness.iter().any(|record| record.shows.says == wanted);
+            let to = of_witness.iter().map(|record| record.at).max().unwrap_or(at);
+            let places = of_witness.iter().map(|record| (place(record), self.sightings.len()));
+            self.owners.extend(places);
+            let (of_try, first) = (self.tries.len(), place(first));
+            self.sightings.push(Sighting {
+                of_try,
+                witness,
+                shows,
+                first,
+                span: Span { from: at, to },
+                ahead,
+                is_refused: says(Says::Refused),
+                has_failed: says(Says::Failed),
+                went_well: says(Says::Ok),
+            });
+        }
     }
 
     fn note_kin(&mut self, began: usize) {
@@ -293,6 +339,10 @@ impl<'a> Truth<'a> {
         let is_right = self.of_try(*one) == self.of_try(*two);
         let kind = self.kind(*one, *two);
         let tally = score.kinds.entry(kind).or_default();
+        if !(one_found.is_sure && two_found.is_sure) {
+            tally.unsure.count(is_right);
+            return;
+        }
         tally.claimed.count(is_right);
         if is_right {
             return;
@@ -330,6 +380,9 @@ impl<'a> Truth<'a> {
                 let place = (one - of_try.sightings.start, two - of_try.sightings.start);
                 let rival = |in_stream| rivals.contains(&(number, place, in_stream));
                 tally.true_links.count(is_found);
+                if !self.is_within_reach(one, two) {
+                    continue;
+                }
                 if !rival(true) {
                     tally.by_streams.count(is_found);
                 }
@@ -341,6 +394,36 @@ impl<'a> Truth<'a> {
                 }
             }
         }
+    }
+
+    /// Whether what was written shows of both that they are calls, and of one call.
+    fn is_within_reach(&self, one: usize, two: usize) -> bool {
+        let (one, two) = (&self.sightings[one], &self.sightings[two]);
+        let (upper, lower) = if one.witness <= two.witness { (one, two) } else { (two, one) };
+        let is_named = !upper.shows.is_reply && !lower.shows.is_reply;
+        let is_near = upper.ahead.abs_diff(lower.ahead) <= APART_MICROS_MAX.unsigned_abs();
+        let shows_values = upper.shows.args.min(lower.shows.args) >= ArgsShown::Partial;
+        let is_shown = shows_values || upper.shows.trace && lower.shows.trace;
+        let silent = upper.span.from.since(lower.span.to).max(lower.span.from.since(upper.span.to));
+        let contradicts = upper.is_refused && !lower.is_refused
+            || lower.is_refused && !upper.is_refused && upper.went_well;
+        is_named && is_near && (is_shown || (!contradicts && silent <= APART_MICROS_MAX))
+    }
+
+    /// Whether it is known that the one repeats the other.
+    fn is_repeated(&self, before: &std::ops::Range<usize>, after: usize) -> bool {
+        let of_before = || self.sightings.get(before.clone()).into_iter().flatten();
+        let (Some(lead), after) = (of_before().next(), &self.sightings[after]) else {
+            return false;
+        };
+        let shows_all = |seen: &Sighting| seen.shows.args >= ArgsShown::Summarised;
+        let waited = after.span.from.since(lead.span.to);
+        lead.first.stream == after.first.stream
+            && shows_all(lead)
+            && shows_all(after)
+            && of_before().any(|seen| seen.has_failed)
+            && !of_before().any(|seen| seen.went_well || seen.is_refused)
+            && (0..=REPEATED_MICROS_MAX).contains(&waited)
     }
 
     /// The links that have a rival: (try, the two sightings by their place in it, whether the rival
@@ -399,19 +482,23 @@ impl<'a> Truth<'a> {
     }
 
     fn judge_tries(&self, whereabouts: &[Option<u32>], score: &mut Score) {
-        let mut before: Option<(u64, usize)> = None;
+        let mut before: Option<(u64, std::ops::Range<usize>)> = None;
         for of_try in self.tries.iter().filter(|of_try| !of_try.sightings.is_empty()) {
             let first = of_try.sightings.start;
             score.true_tries += 1;
             match before {
                 Some((call, previous)) if call == of_try.call => {
-                    let is_found =
-                        whereabouts[first].is_some() && whereabouts[first] == whereabouts[previous];
+                    let is_found = whereabouts[first].is_some()
+                        && whereabouts[first] == whereabouts[previous.start];
                     score.tries.true_links.count(is_found);
+                    if self.is_repeated(&previous, first) {
+                        score.tries.decidable.count(is_found);
+                        score.tries.by_streams.count(is_found);
+                    }
                 }
                 _ => score.true_calls += 1,
             }
-            before = Some((of_try.call, first));
+            before = Some((of_try.call, of_try.sightings.clone()));
             let places: FxHashSet<_> = of_try.sightings.clone().map(|at| whereabouts[at]).collect();
             score.split += u64::from(places.len() > 1);
         }
@@ -464,6 +551,7 @@ impl Tally {
     pub const fn plus(self, other: Self) -> Self {
         Self {
             claimed: self.claimed.plus(other.claimed),
+            unsure: self.unsure.plus(other.unsure),
             foreign: self.foreign + other.foreign,
             orphaned: self.orphaned + other.orphaned,
             true_links: self.true_links.plus(other.true_links),

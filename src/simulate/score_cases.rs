@@ -13,6 +13,8 @@ fn call(number: u64, from: i64, to: i64) -> CallTruth {
         witness,
         attempt: 1,
         shows: Shows { args, ..Shows::default() },
+        at: span.to,
+        ahead: 0,
     };
     CallTruth {
         call: number,
@@ -39,6 +41,7 @@ fn call(number: u64, from: i64, to: i64) -> CallTruth {
 fn found(lines: &[(u32, u64)]) -> Found {
     let sighting = |(stream, line): &(u32, u64)| FoundSighting {
         how: "time".into(),
+        is_sure: true,
         attempt: 0,
         places: vec![Place { stream: *stream, line: *line }],
     };
@@ -148,6 +151,19 @@ fn tries_of_one_call_are_told_apart_from_its_links() {
         .collect();
     retried.records.extend(second);
     retried.tries.push(Span { from: Micros(5 * Micros::SECOND), to: Micros(6 * Micros::SECOND) });
+    let known = |change: &dyn Fn(&mut CallTruth)| {
+        let mut retried = retried.clone();
+        retried.records[2].at = Micros(6 * Micros::SECOND);
+        retried.records[0].shows.says = Says::Failed;
+        change(&mut retried);
+        judge(&[retried], &[]).0.tries.decidable.all
+    };
+    assert_eq!(known(&|_| {}), 1);
+    assert_eq!(known(&|call| call.records[0].shows.says = Says::Nothing), 0, "nobody saw it fail");
+    assert_eq!(known(&|call| call.records[1].shows.says = Says::Ok), 0, "it ran twice");
+    assert_eq!(known(&|call| call.records[2].at = Micros(12 * Micros::SECOND)), 0, "long after");
+    assert_eq!(known(&|call| call.records[2].file = "other".into()), 0);
+    assert_eq!(known(&|call| call.records[2].shows.args = ArgsShown::Partial), 0);
     let calls = [retried];
     let mut folded = found(&[(0, 1), (1, 1), (0, 2), (1, 2)]);
     for sighting in &mut folded.sightings[2..] {
@@ -168,4 +184,44 @@ fn a_sighting_of_two_calls_is_mixed() {
     both.sightings[0].places.push(Place { stream: 0, line: 2 });
     let (score, _) = judge(&calls, &[both]);
     assert_eq!((score.mixed, score.merged, score.found_calls), (1, 1, 1));
+}
+
+#[test]
+fn what_the_records_cannot_show_is_undecidable() {
+    let decidable = |change: &dyn Fn(&mut CallTruth)| {
+        let mut call = call(1, 0, 1);
+        change(&mut call);
+        judge(&[call], &[]).1.decidable.all
+    };
+    let hide = |call: &mut CallTruth| call.records[1].shows.args = ArgsShown::Nothing;
+    assert_eq!(decidable(&|_| {}), 1);
+    assert_eq!(decidable(&hide), 1, "by time");
+    assert_eq!(decidable(&|call| call.records[1].shows.is_reply = true), 0, "names no tool");
+    for (apart_secs, expected) in [(5, 1), (6, 0)] {
+        let ahead = apart_secs * Micros::SECOND;
+        assert_eq!(decidable(&|call| call.records[0].ahead = -ahead), expected);
+    }
+    let refuse = |call: &mut CallTruth| call.records[0].shows.says = Says::Refused;
+    assert_eq!(decidable(&refuse), 1, "the arguments tie it");
+    let refuse_and_hide = |call: &mut CallTruth| {
+        refuse(call);
+        hide(call);
+    };
+    assert_eq!(decidable(&refuse_and_hide), 0);
+    let late = |call: &mut CallTruth| call.records[1].at = Micros(7 * Micros::SECOND);
+    assert_eq!(decidable(&late), 1, "the arguments tie it");
+    let late_and_hidden = |call: &mut CallTruth| {
+        late(call);
+        hide(call);
+    };
+    assert_eq!(decidable(&late_and_hidden), 0);
+}
+
+#[test]
+fn who_says_that_others_fit_as_well_is_judged_apart() {
+    let calls = [call(1, 0, 1), call(2, 10, 11)];
+    let mut unsure = found(&[(0, 1), (1, 2)]);
+    unsure.sightings[1].is_sure = false;
+    let (_, all) = judge(&calls, &[unsure, found(&[(0, 2)]), found(&[(1, 1)])]);
+    assert_eq!((all.claimed, all.unsure), (rates(0, 0), rates(0, 1)));
 }

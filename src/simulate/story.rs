@@ -1,8 +1,11 @@
 //! The demo's story: a minute and a half of an office at work, in which five things go wrong. Its
 //! times are relative, so that whoever shows it can place it in the present and tell it faster.
 
+use rustc_hash::FxHashMap;
+
 use super::act::{Act, Fate, Tool};
 use super::actor::{Actor, Part};
+use super::connection::Connection;
 use super::line::{Draft, SimLine};
 use super::scenario::{AttackKind, Scenario};
 use super::truth::AlertTruth;
@@ -85,14 +88,16 @@ impl Story {
     /// times as fast (0 counts as 1). The times in the lines are those of their writing.
     pub fn lines(&self, start: Micros, speed: u32) -> Vec<SimLine> {
         let place = |at: Micros| start.plus(at.0 / i64::from(speed.max(1)));
-        self.drafts
-            .iter()
-            .map(|draft| SimLine {
-                at_write: place(draft.written),
-                file: self.files.get(draft.file).map(Text::clone).unwrap_or_default(),
-                text: draft.text(place(draft.at)),
-            })
-            .collect()
+        let mut connections: FxHashMap<usize, Connection> = FxHashMap::default();
+        let line = |draft: &Draft| SimLine {
+            at_write: place(draft.written),
+            file: self.files.get(draft.file).map(Text::clone).unwrap_or_default(),
+            text: {
+                let connection = connections.entry(draft.file).or_default();
+                draft.text(place(draft.at), connection.number(&draft.message))
+            },
+        };
+        self.drafts.iter().map(line).collect()
     }
 
     /// The alerts that must come of it.

@@ -42,7 +42,7 @@ pub(super) fn write(
         .optional("session", actor.session.as_deref());
     let delay = took + actor.writing_delay();
     let args = if dropped.is_empty() { ArgsShown::Full } else { ArgsShown::Partial };
-    let shows = Shows { args, principal: true, trace: false };
+    let shows = Shows { args, principal: true, ..Shows::default() };
     out.push(Draft::new(Some(call), actor.file, at, object).delayed(delay).showing(shows));
     at.plus(took)
 }

@@ -48,6 +48,11 @@ pub struct RecordPlace {
     /// The try it tells of, counted from 1.
     pub attempt: u32,
     pub shows: Shows,
+    /// When what it tells of happened, by the true clock.
+    #[serde(serialize_with = "as_rfc3339")]
+    pub at: Micros,
+    /// How far ahead of the true clock that of its log was, in microseconds.
+    pub ahead: i64,
 }
 
 /// A piece of true time, both ends included.
@@ -67,6 +72,21 @@ pub struct Shows {
     pub args: ArgsShown,
     pub principal: bool,
     pub trace: bool,
+    pub says: Says,
+    /// It names neither the tool nor its call: it quotes a reply.
+    pub is_reply: bool,
+}
+
+/// What a record says of how its call went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Says {
+    /// Not yet anything.
+    #[default]
+    Nothing,
+    Refused,
+    Failed,
+    Ok,
 }
 
 /// How much a record shows of its call's arguments: each kind shows all that the ones before it do.
