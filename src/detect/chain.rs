@@ -120,6 +120,7 @@ impl<'a> Chains<'a> {
         let mut latest = vec![NEVER; width];
         let mut row = vec![NEVER; width];
         let mut before = None;
+        let may_repeat = self.chain.is_same_event_allowed;
         self.starts.reserve_exact(self.events.len() * width);
         for (index, (event, fills)) in self.events.iter().zip(&self.fills).enumerate() {
             if before.is_some_and(|before| self.is_apart(before, event.at)) {
@@ -127,13 +128,16 @@ impl<'a> Chains<'a> {
             }
             before = Some(event.at);
             row.fill(NEVER);
+            let mut filled = NEVER;
             for (stage, start) in row.iter_mut().enumerate() {
                 if fills & (1 << stage) != 0 {
                     *start = match stage.checked_sub(1) {
                         None => event.at,
+                        Some(before) if may_repeat => latest[before].max(filled),
                         Some(before) => latest[before],
                     };
                 }
+                filled = *start;
             }
             // Only now, so that one call never follows itself.
             for (latest, start) in latest.iter_mut().zip(&row) {
@@ -164,7 +168,13 @@ impl<'a> Chains<'a> {
                 window.pop_front();
                 fillers.remove(self.fills[first]);
             }
-            if event.at >= floor && fillers.fill_all(self.chain.stages.len()) {
+            let stages = self.chain.stages.len();
+            let is_filled = if self.chain.is_same_event_allowed {
+                fillers.fill_together(stages)
+            } else {
+                fillers.fill_all(stages)
+            };
+            if event.at >= floor && is_filled {
                 self.matches.push(index);
             }
         }
@@ -252,7 +262,11 @@ impl<'a> Chains<'a> {
     fn on_chain(&self, index: usize, is_closing: bool, ends: &mut [Micros]) -> u32 {
         let event = &self.events[index];
         let mut filled = 0;
-        for stage in 0..ends.len() {
+        let width = ends.len();
+        for number in 0..width {
+            // From the first stage on, what is known at the next one comes from later calls alone;
+            // from the last one back, from this call as well.
+            let stage = if self.chain.is_same_event_allowed { width - 1 - number } else { number };
             if self.fills[index] & (1 << stage) == 0 {
                 continue;
             }

@@ -8,7 +8,7 @@ use super::cases;
 use super::correlation::{Correlates, Correlation, Counts, GroupBy};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
-use super::matcher::Expr;
+use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
 use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
@@ -65,6 +65,12 @@ impl Detections {
         }
         index
     }
+
+    /// Those of a detection's calls that a witness does not tell of.
+    fn add_unwitnessed(&mut self, detection: usize) -> Option<usize> {
+        let asked = self.exprs.get(detection)?.clone();
+        Some(self.add(&Expr::And(vec![asked, Expr::Item(Item::unwitnessed())])))
+    }
 }
 
 fn file(
@@ -101,6 +107,7 @@ fn file(
         file: file.to_owned(),
         mark: main.mark,
         group_by: names(main),
+        type_word: type_word(main),
         groupings,
         kind,
         cases: Vec::new(),
@@ -164,6 +171,21 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
     }
 }
 
+/// The word of the rule language for what the rule looks for.
+fn type_word(main: &Document) -> &'static str {
+    let Body::Correlation(correlation) = &main.body else { return "detection" };
+    match &correlation.what {
+        Correlates::Count { what: Counts::Events(..), .. } => "event_count",
+        Correlates::Count { what: Counts::Values { .. }, .. } => "value_count",
+        Correlates::Count { what: Counts::Share { .. }, .. } => "ratio",
+        Correlates::Temporal { .. } => "temporal",
+        Correlates::TemporalOrdered { .. } => "temporal_ordered",
+        Correlates::Taint => "taint",
+        Correlates::FirstSeen { .. } => "first_seen",
+        Correlates::Absence => "absence",
+    }
+}
+
 /// The names of what the calls are grouped by.
 fn names(main: &Document) -> Vec<Text> {
     let group_by = match &main.body {
@@ -190,9 +212,14 @@ fn kind(
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
             let chain = Chain {
-                slots: vec![Slot { name: name.into(), detection: detections.add(expr) }],
+                slots: vec![Slot {
+                    name: name.into(),
+                    detection: detections.add(expr),
+                    mark: main.mark,
+                }],
                 stages: vec![Stage { slot: 0, count: None }],
                 order: Order::Sequence,
+                is_same_event_allowed: false,
                 timespan_micros: 0,
                 quiet_micros: SINGLE_QUIET_MICROS,
             };
@@ -205,14 +232,17 @@ fn kind(
     let mut linker =
         Linker { documents, detections, problems, slots: Vec::new(), groupings: Vec::new() };
     let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
-        Correlates::FirstSeen { baseline } => {
+        Correlates::FirstSeen { baseline, learning } => {
             linker.counted(correlation)?;
             let slot = linker.slots.pop()?;
-            let first = FirstSeen { slot, baseline: *baseline };
+            let first = FirstSeen { slot, baseline: *baseline, learning_micros: *learning };
             return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
         }
         Correlates::Count { timespan, .. } => {
             (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
+        }
+        Correlates::Absence => {
+            (vec![linker.unwitnessed(correlation)?], Order::Sequence, 0, SINGLE_QUIET_MICROS)
         }
         Correlates::TemporalOrdered { timespan } => {
             (linker.stages(main, correlation)?, Order::Sequence, *timespan, *timespan)
@@ -226,7 +256,9 @@ fn kind(
         }
     };
     let Linker { slots, groupings, .. } = linker;
-    let chain = Chain { slots, stages, order, timespan_micros, quiet_micros };
+    let is_same_event_allowed = correlation.is_same_event_allowed;
+    let chain =
+        Chain { slots, stages, order, is_same_event_allowed, timespan_micros, quiet_micros };
     let groupings = match <[Grouping; 1]>::try_from(groupings) {
         // Without aliases every call is grouped alike, also one that fills nothing.
         Ok([only]) => every(only.fields),
@@ -271,7 +303,8 @@ impl<'a> Linker<'a, '_, '_> {
             return None;
         }
         let name = document.name.as_deref().unwrap_or(reference);
-        self.slots.push(Slot { name: Text::from(name), detection: self.detections.add(expr) });
+        let detection = self.detections.add(expr);
+        self.slots.push(Slot { name: Text::from(name), detection, mark: document.mark });
         match self.groupings.iter_mut().find(|grouping| grouping.fields == group_by) {
             Some(grouping) => grouping.slots |= 1 << index,
             None => self.groupings.push(Grouping { slots: 1 << index, fields: group_by }),
@@ -308,6 +341,14 @@ impl<'a> Linker<'a, '_, '_> {
             }
         };
         Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+    }
+
+    /// The stage of the calls of one detection that a witness should tell of and does not.
+    fn unwitnessed(&mut self, correlation: &Correlation) -> Option<Stage> {
+        let stage = self.counted(correlation)?;
+        let slot = self.slots.get_mut(stage.slot)?;
+        slot.detection = self.detections.add_unwitnessed(slot.detection)?;
+        Some(stage)
     }
 
     /// The stages of a correlation of several rules.

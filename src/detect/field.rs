@@ -117,6 +117,11 @@ impl Field {
         Ok(Self { name: name.into(), what })
     }
 
+    /// What the witnesses say differently.
+    pub(super) fn discrepancy() -> Self {
+        Self { name: "discrepancy".into(), what: What::Discrepancy }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -6,6 +6,7 @@ use super::bounds::Compare;
 use super::cidr::Cidr;
 use super::field::{Field, Subject};
 use super::yaml::{Node, Value};
+use crate::model::Discrepancy;
 
 /// A condition over one call.
 #[derive(Clone, Debug)]
@@ -91,6 +92,17 @@ impl Item {
             return Err(format!("`all` means nothing beside what `{key}` asks"));
         }
         Ok(Self { asks: asks(key, values), field, tests, all })
+    }
+
+    /// Asks for calls that a witness should tell of and does not.
+    pub(super) fn unwitnessed() -> Self {
+        let word = Discrepancy::UNWITNESSED;
+        Self {
+            asks: format!("discrepancy: {word}"),
+            field: Field::discrepancy(),
+            tests: vec![Test::Exact(word.to_owned())],
+            all: false,
+        }
     }
 
     /// What it asks, as the rule says it.

@@ -21,7 +21,7 @@ pub(super) type GroupOf = fn(&Call) -> Option<Vec<Text>>;
 
 pub(super) enum What {
     Chain(NaiveChain),
-    FirstSeen { stage: &'static str, fits: Fits, baseline: usize },
+    FirstSeen { stage: &'static str, fits: Fits, baseline: usize, learning: Option<i64> },
 }
 
 pub(super) type Fits = fn(&Call) -> bool;
@@ -32,6 +32,8 @@ pub(super) struct NaiveChain {
     pub(super) stages: Vec<NaiveStage>,
     /// False where the stages can be filled in any order.
     pub(super) ordered: bool,
+    /// One call may fill several stages.
+    pub(super) same: bool,
     pub(super) timespan: i64,
     /// The longest gap of a session that the chain must lie in.
     pub(super) gap: Option<i64>,
@@ -100,12 +102,13 @@ pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) ->
                     out.extend(Search { chain, calls }.alerts(rule.name, group, set));
                 }
             }
-            What::FirstSeen { stage, fits, baseline } => {
+            What::FirstSeen { stage, fits, baseline, learning } => {
                 let calls_of =
                     |calls: &Members| calls.iter().map(|(call, _)| call.clone()).collect();
                 let groups = groups.iter().map(|(key, calls)| (key.clone(), calls_of(calls)));
                 let groups = groups.collect();
-                out.extend(first_seen(rule.name, stage, *fits, *baseline, &groups, set));
+                let home = (*baseline, *learning);
+                out.extend(first_seen(rule.name, stage, *fits, home, &groups, set));
             }
         }
     }
@@ -269,7 +272,7 @@ impl Search<'_> {
             return;
         }
         if stage > 0 {
-            for earlier in 0..call {
+            for earlier in 0..call + usize::from(self.chain.same) {
                 chain.push(earlier);
                 self.extend(chain, filled);
                 chain.pop();
@@ -305,7 +308,12 @@ impl Search<'_> {
             .filter(|(_, fills)| !fills.is_empty())
             .collect();
         let closes = window.last().is_some_and(|(call, _)| *call == closing);
-        if !closes || !each_its_own(self.chain.stages.len(), &window, &mut Vec::new()) {
+        let is_filled = if self.chain.same {
+            stages.clone().all(|stage| window.iter().any(|(_, fills)| fills.contains(&stage)))
+        } else {
+            each_its_own(self.chain.stages.len(), &window, &mut Vec::new())
+        };
+        if !closes || !is_filled {
             return;
         }
         for (call, stages) in window {
@@ -344,7 +352,7 @@ fn first_seen(
     name: &str,
     stage: &str,
     fits: Fits,
-    baseline: usize,
+    (baseline, learning): (usize, Option<i64>),
     groups: &BTreeMap<Vec<Text>, Vec<Arc<Call>>>,
     set: &RuleSet,
 ) -> Vec<Said> {
@@ -359,7 +367,12 @@ fn first_seen(
     let mut out = Vec::new();
     for values in prefixes.values_mut() {
         values.sort_by_key(|(_, call)| call.order());
-        for (group, call) in values.iter().skip(baseline) {
+        let began = values[0].1.at.unwrap();
+        let is_learned = |call: &Call| {
+            learning.is_some_and(|learning| call.at.unwrap().since(began) <= learning)
+        };
+        let news = values.iter().skip(baseline).filter(|(_, call)| !is_learned(call));
+        for (group, call) in news {
             out.push(Said {
                 rule: name.to_owned(),
                 group: (*group).clone(),

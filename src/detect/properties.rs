@@ -45,6 +45,7 @@ fn ok(call: &Call) -> bool {
 fn naive_rules() -> Vec<NaiveRule> {
     let mut rules = ordered_rules();
     rules.extend(other_rules());
+    rules.extend(rules_with_options());
     rules
 }
 
@@ -59,7 +60,7 @@ fn counted(name: &'static str, fits: Fits, span: i64, count: NaiveCount) -> Naiv
 /// Spans in seconds.
 fn chain(stages: Vec<NaiveStage>, timespan: i64, quiet: i64) -> NaiveChain {
     let (timespan, quiet) = (timespan * SECOND, quiet * SECOND);
-    NaiveChain { stages, ordered: true, timespan, gap: None, quiet }
+    NaiveChain { stages, ordered: true, same: false, timespan, gap: None, quiet }
 }
 
 fn rule(name: &'static str, group: GroupOf, chain: NaiveChain) -> NaiveRule {
@@ -132,17 +133,41 @@ fn other_rules() -> Vec<NaiveRule> {
         NaiveRule {
             name: "pairs",
             groups: vec![|call| Some(vec![call.session.clone(), call.tenant.clone()?])],
-            what: What::FirstSeen { stage: "in", fits: ok, baseline: 0 },
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 0, learning: None },
         },
         NaiveRule {
             name: "tenants",
             groups: vec![|call| Some(vec![call.principal.clone()?, call.tenant.clone()?])],
-            what: What::FirstSeen { stage: "in", fits: ok, baseline: 1 },
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 1, learning: None },
         },
         NaiveRule {
             name: "tools",
             groups: vec![|call| Some(vec![call.tool.clone()])],
-            what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2 },
+            what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2, learning: None },
+        },
+    ]
+}
+
+fn rules_with_options() -> Vec<NaiveRule> {
+    let many = counted("ok", ok, 5, NaiveCount::Events(|count| count >= 2));
+    let four = vec![plain("a", open), plain("b", sensitive), many, plain("c", outbound)];
+    let at_once = NaiveChain { same: true, ..chain(four, 10, 10) };
+    let two = chain(vec![plain("a", open), plain("b", sensitive)], 9, 9);
+    let together = NaiveChain { same: true, ordered: false, ..two };
+    let tainted = NaiveChain {
+        same: true,
+        gap: Some(30 * 60 * SECOND),
+        ..chain(vec![plain("a", open), plain("c", outbound)], 24 * 3600, 30 * 60)
+    };
+    let learning = Some(20 * SECOND);
+    vec![
+        rule("at-once", BY_SESSION, at_once),
+        rule("together", BY_ACTOR, together),
+        rule("tainted-at-once", BY_SESSION, tainted),
+        NaiveRule {
+            name: "learned",
+            groups: vec![|call| Some(vec![call.principal.clone()?, call.tool.clone()])],
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 2, learning },
         },
     ]
 }

@@ -6,6 +6,7 @@ use crate::model::Text;
 
 use super::chain::Event;
 use super::tally::{Count, Counted};
+use super::yaml::Mark;
 
 /// The bit of a call that fills nothing and yet belongs to its group's session.
 pub(super) const MEMBER: u32 = 1 << 31;
@@ -21,6 +22,8 @@ pub(super) struct Chain {
     pub(super) slots: Vec<Slot>,
     pub(super) stages: Vec<Stage>,
     pub(super) order: Order,
+    /// One call may fill several stages.
+    pub(super) is_same_event_allowed: bool,
     /// Microseconds from the first of the calls that fill the stages to the last, at most.
     pub(super) timespan_micros: i64,
     /// Matches at most this far apart are one episode.
@@ -33,6 +36,8 @@ pub(super) struct Slot {
     pub(super) name: Text,
     /// Index into the rule set's detections.
     pub(super) detection: usize,
+    /// Where the rule's file asks for it.
+    pub(super) mark: Mark,
 }
 
 /// What has to be there once.
