@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet};
+use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet, STATE_SATURATED};
 use crate::model::{Call, CallId, FirstSeen, Micros, Text};
 use crate::store::{Store, StoreError, StoredAlert, WantedGroup};
 
@@ -28,9 +28,11 @@ pub(super) fn histories(
     }
     let mut shared: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
     let mut answers = Vec::new();
+    let loads =
+        if by_rule.is_empty() { Vec::new() } else { store.alerts_of(STATE_SATURATED, None)? };
     for ((rule, _), needs) in by_rule {
         let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
-        answers.extend(of_rule(store, name, needs, &mut shared)?);
+        answers.extend(of_rule(store, name, needs, &loads, &mut shared)?);
     }
     Ok(answers)
 }
@@ -39,6 +41,7 @@ fn of_rule(
     store: &Store,
     rule: &str,
     needs: Vec<HistoryNeed>,
+    loads: &[(Pairs, StoredAlert)],
     shared: &mut FxHashMap<CallId, Arc<Call>>,
 ) -> Result<Vec<History>, StoreError> {
     let width = needs.first().map_or(0, |need| need.group.len());
@@ -53,10 +56,18 @@ fn of_rule(
         .into_iter()
         .map(|need| {
             let known = alerts.get(&need.alert_group).map_or(&[][..], Vec::as_slice);
+            let of_load = loads
+                .iter()
+                .filter(|(group, _)| need.concerns(rule, STATE_SATURATED, group))
+                .map(|(_, alert)| (alert, true));
             let known: Vec<KnownAlert> = known
                 .iter()
-                .filter(|alert| since(&need).is_none_or(|since| alert.last_seen >= Some(since)))
-                .map(known_alert)
+                .map(|alert| (alert, false))
+                .chain(of_load)
+                .filter(|(alert, _)| {
+                    since(&need).is_none_or(|since| alert.last_seen >= Some(since))
+                })
+                .map(|(alert, is_of_load)| known_alert(alert, is_of_load))
                 .collect();
             let earliest = known.iter().filter_map(|alert| alert.closing_at).min();
             let touched = need.touched.min(earliest.unwrap_or(need.touched));
@@ -87,10 +98,17 @@ fn of_rule(
         let call = shared.entry(call.id).or_insert_with(|| Arc::new(call));
         calls.entry(key).or_default().push(Arc::clone(call));
     }
-    for (answer, _) in &mut answers {
+    for (answer, from) in &mut answers {
         let key: Vec<Text> =
             answer.need.group.iter().map(|(_, value)| Text::clone(value)).collect();
-        answer.calls = calls.remove(&key).unwrap_or_default();
+        // One group can be asked for at several times.
+        let (from, until) = (*from, answer.need.until(&answer.alerts));
+        let is_asked = |call: &&Arc<Call>| {
+            from.is_none_or(|from| call.at >= Some(from))
+                && until.is_none_or(|until| call.at <= Some(until))
+        };
+        let calls = calls.get(&key).map_or(&[][..], Vec::as_slice);
+        answer.calls = calls.iter().filter(is_asked).cloned().collect();
     }
     Ok(answers.into_iter().map(|(answer, _)| answer).collect())
 }
@@ -122,7 +140,7 @@ fn since(need: &HistoryNeed) -> Option<Micros> {
     (!need.whole).then(|| need.touched.minus(need.reach_micros))
 }
 
-fn known_alert(alert: &StoredAlert) -> KnownAlert {
+fn known_alert(alert: &StoredAlert, is_of_load: bool) -> KnownAlert {
     KnownAlert {
         id: alert.id,
         closing: alert.closing,
@@ -130,6 +148,7 @@ fn known_alert(alert: &StoredAlert) -> KnownAlert {
         first_seen: alert.first_seen,
         last_seen: alert.last_seen,
         count: alert.count,
+        is_of_load,
     }
 }
 

@@ -8,6 +8,7 @@ use super::cases;
 use super::correlation::{Correlates, Correlation, Counts, GroupBy};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
+use super::limits::STATE_SATURATED;
 use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
@@ -90,6 +91,10 @@ fn file(
         nodes.iter().map(|node| Document::read(node, problems)).collect();
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
+    if stem(file) == STATE_SATURATED {
+        let message = "the name `state-saturated` is that of alerts on what is held in memory; call the file otherwise";
+        problems.push(Mark::START, message);
+    }
     helpers_are_plain(&documents, main, problems);
     let name = stem(file);
     let (kind, groupings) = kind(name, main, &documents, detections, problems)?;

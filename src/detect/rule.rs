@@ -73,6 +73,16 @@ pub(super) struct FirstSeen {
     pub(super) learning_micros: Option<i64>,
 }
 
+impl Kind {
+    /// What the rule asks for: calls, values, stages or percent.
+    pub(super) fn threshold(&self) -> u64 {
+        match self {
+            Self::Chain(chain) => chain.threshold(),
+            Self::FirstSeen(first) => first.baseline as u64,
+        }
+    }
+}
+
 impl RuleSet {
     /// Compiles files given as (name, text); all problems of all files are reported at once.
     pub fn compile(files: &[(&str, &str)]) -> Result<Self, Vec<RuleProblem>> {

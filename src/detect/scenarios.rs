@@ -281,6 +281,7 @@ fn a_late_call_reads_only_what_it_can_change() {
         first_seen: Some(Micros(first * SECOND)),
         last_seen: Some(Micros(last * SECOND)),
         count: 1,
+        is_of_load: false,
     };
     let alerts = [alert(400, 500), alert(125, 300)];
     assert_eq!(need.until(&alerts), Some(Micros(300 * SECOND)));

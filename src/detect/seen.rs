@@ -27,6 +27,8 @@ pub(super) struct Seen {
     learned_until: Option<Micros>,
     /// There are as many home values as the rule has of them by number.
     is_settled: bool,
+    /// The number of the batch that touched it last.
+    pub(super) used_in: u64,
 }
 
 #[derive(Debug)]
@@ -96,6 +98,11 @@ enum Change {
 }
 
 impl Seen {
+    /// How much of memory it takes, in values.
+    pub(super) fn weight(&self) -> usize {
+        self.values.len() + 1
+    }
+
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {

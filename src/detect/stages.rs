@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::model::Text;
+use crate::model::{Micros, Text};
 
 use super::chain::Event;
 use super::tally::{Count, Counted};
@@ -91,6 +91,11 @@ impl Chain {
             Order::Session { gap_micros } => Some(gap_micros),
             Order::Sequence | Order::Any => None,
         }
+    }
+
+    /// True if no session lasts from the one time to the other without a call between.
+    pub(super) fn is_apart(&self, before: Micros, after: Micros) -> bool {
+        self.gap_micros().is_some_and(|gap| after.since(before) > gap)
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {
