@@ -133,6 +133,14 @@ impl Cuts {
         next.is_some_and(|(mark, width)| mark.plus(*width) <= floor)
     }
 
+    /// True where units from `floor` on may yet cut between what begins at `first` and at `last`.
+    pub(super) fn may_turn_between(first: Micros, last: Micros, floor: Micros) -> bool {
+        WIDTHS_MICROS.into_iter().any(|width| {
+            let mark = Micros(last.0.div_euclid(width).saturating_mul(width));
+            first < mark && mark.plus(width) > floor
+        })
+    }
+
     /// The units from where to where decide how what lies between these two is cut.
     pub(super) fn depends_on(from: Micros, to: Micros) -> (Micros, Micros) {
         let [coarse, fine, ..] = WIDTHS_MICROS;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{Estimate, StaleDay};
 use super::memory::Memory;
 use super::{
-    BEFORE_MICROS, Correlator, Diff, Loaded, Micros, Need, Outcome, REACH_MICROS, Record, Scope,
-    Text,
+    BEFORE_MICROS, CallId, Correlator, Diff, Loaded, Micros, Need, Outcome, REACH_MICROS, Record,
+    Scope, Text,
 };
 use crate::model::{Call, ClockSample, ClockUse};
 
@@ -57,7 +57,7 @@ impl Correlator {
         Rejoin { stale, used, measured, diff: Diff::default() }
     }
 
-    /// What to load for a tool, piece by piece; each is to be handed to [`Correlator::rejoin_loaded`].
+    /// What to load for a tool, piece by piece; each is to be widened, and handed to [`Correlator::rejoin_loaded`].
     pub fn plan_rejoin(rejoin: &Rejoin, tool: &Text) -> Vec<(Need, Micros, Micros)> {
         let of = Scope::Tool(Text::clone(tool));
         let (first, last) = rejoin.stale.span();
@@ -88,14 +88,7 @@ impl Correlator {
         self.clocks.assume(&rejoin.stale, &rejoin.measured);
         let mut diff = Diff::default();
         let streams = rejoin.stale.streams();
-        past.rejoin(
-            &tool,
-            &streams,
-            (from.minus(MARGIN_MICROS), to.plus(MARGIN_MICROS)),
-            &self.limits,
-            &mut self.clocks,
-            &mut diff,
-        );
+        past.rejoin(&tool, &streams, (from, to), &self.limits, &mut self.clocks, &mut diff);
         let clocks = &self.clocks;
         let is_here = |call: &Arc<Call>| {
             let Some(first) = call.sightings.first().and_then(|lead| lead.steps.first()) else {
@@ -104,8 +97,19 @@ impl Correlator {
             let begins = first.at.map(|at| at.plus(clocks.offset(&call.stream)));
             begins.is_some_and(|at| at >= from && at < to)
         };
-        rejoin.diff.old.extend(diff.old.into_iter().filter(is_here));
-        rejoin.diff.new.extend(diff.new.into_iter().filter(is_here));
+        // Most calls come out as they were, and there may be millions in a day.
+        let mut old: FxHashMap<CallId, Arc<Call>> =
+            diff.old.into_iter().filter(is_here).map(|call| (call.id, call)).collect();
+        for new in diff.new.into_iter().filter(is_here) {
+            match old.remove(&new.id) {
+                Some(old) if old == new => {}
+                old => {
+                    rejoin.diff.old.extend(old);
+                    rejoin.diff.new.push(new);
+                }
+            }
+        }
+        rejoin.diff.old.extend(old.into_values());
         self.clocks.assume(&rejoin.stale, &rejoin.used);
     }
 

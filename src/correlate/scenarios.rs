@@ -1,6 +1,9 @@
 //! Single defects that joining once had, each by what it did wrong.
 
-use super::tests::{Model, arcs, one_pass, one_pass_by, record, with_id, with_path};
+use super::tests::{
+    Model, arcs, correlator, one_pass, one_pass_by, one_pass_within, record, small, with_id,
+    with_path,
+};
 use super::*;
 use crate::model::{Certainty, JoinedBy, OutcomeClass, RecordId, Sighting, Witness};
 
@@ -216,4 +219,29 @@ fn a_call_that_reaches_beyond_the_floor_is_not_forgotten_where_one_without_a_tim
     }
     assert_eq!(model.calls(), expected);
     assert_eq!(joins(&expected)[0], ["client", "server"]);
+}
+
+/// Whether a mark cuts depends on what begins behind it, and that may come after all around the mark was over.
+#[test]
+fn a_piece_that_is_cut_after_it_has_ended_is_not_forgotten_before() {
+    use OutcomeClass::Ok;
+    let ms_at_mark = 60_000;
+    let call = |stream, offset, ms: i64, path| {
+        with_path(record(stream, offset, ms_at_mark + ms, "read", Ok), path)
+    };
+    let mut first = vec![call("client", 0, -500, 7), call("client", 1, 0, 7)];
+    first.push(call("server", 0, -400, 7));
+    first.extend((0..6).map(|other| call("client", 20 + other, 20_500, other)));
+    let then: Vec<Record> = (2..9).map(|other| call("client", other, 10_600, other)).collect();
+    let (first, then) = (arcs(first), arcs(then));
+    let limits = small(12);
+    let mut model = Model::default();
+    let mut correlator = correlator(&limits);
+    model.feed(&mut correlator, &first);
+    let joined = |calls: &[Call]| calls[0].sightings[1].candidates.len();
+    assert_eq!(joined(&model.calls()), 1, "the server's may be of the call behind the mark");
+    model.feed(&mut correlator, &then);
+    let all: Vec<Arc<Record>> = first.into_iter().chain(then).collect();
+    assert_eq!(joined(&model.calls()), 0, "now the mark cuts");
+    assert_eq!(model.calls(), one_pass_within(&limits, &all));
 }

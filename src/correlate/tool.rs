@@ -209,13 +209,16 @@ impl ToolState {
         }
     }
 
-    /// Has the units of these streams that begin in this span joined anew.
+    /// Has all that is joined with units that begin in this span joined anew, where it is of these streams.
     pub(super) fn rejoin(&mut self, streams: &FxHashSet<Text>, (from, to): (Micros, Micros)) {
-        let first = RecordId { generation: 0, offset: 0, index: 0 };
-        let of_streams = self
-            .units
-            .range((from, first)..(to, first))
-            .filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
+        if !self.is_joined {
+            return;
+        }
+        let mut within = self.units.range((from, FIRST)..(to, FIRST));
+        let Some((_, first)) = within.next() else { return };
+        let last = within.next_back().map_or(first.piece, |(_, entry)| entry.piece);
+        let pieces = self.units.range(first.piece..).take_while(|(_, entry)| entry.piece <= last);
+        let of_streams = pieces.filter(|(_, entry)| streams.contains(&entry.unit.base.stream));
         self.dirty.extend(of_streams.map(|(key, _)| (*key, *key)));
     }
 
@@ -509,6 +512,11 @@ impl ToolState {
         floor: Micros,
     ) -> bool {
         let reach = if self.is_joined { last.reach } else { last.to };
+        // What comes may cut a piece in two that has ended, and each part is then joined by itself.
+        let ends = piece.first().zip(piece.last());
+        if ends.is_some_and(|(first, last)| Cuts::may_turn_between(first.0, last.0, floor)) {
+            return false;
+        }
         let is_cut = next.is_some_and(|next| next.0.minus(MEETS_MICROS) <= reach);
         if is_cut && self.is_joined {
             let at = piece.last().map_or(reach, |key| key.0);

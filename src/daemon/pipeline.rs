@@ -429,14 +429,19 @@ impl Pipeline {
             .map(load)
             .collect::<Result<_, _>>()?;
         for need in self.correlator.plan_tools(records, &loaded) {
-            let mut found = self.load_one(need)?;
-            for _ in 0..WIDER_MAX {
-                let Some(wider) = self.correlator.widen(records, &found) else { break };
-                found = self.load_one(wider)?;
-            }
-            loaded.push(found);
+            loaded.push(self.load_tool(records, need)?);
         }
         Ok(loaded)
+    }
+
+    /// Loads a tool's past, with all that these records and those of that time are joined with.
+    fn load_tool(&self, records: &[Arc<Record>], need: Need) -> Result<Loaded, StoreError> {
+        let mut found = self.load_one(need)?;
+        for _ in 0..WIDER_MAX {
+            let Some(wider) = self.correlator.widen(records, &found) else { break };
+            found = self.load_one(wider)?;
+        }
+        Ok(found)
     }
 
     fn load_one(&self, need: Need) -> Result<Loaded, StoreError> {

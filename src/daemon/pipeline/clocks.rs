@@ -68,7 +68,7 @@ impl Pipeline {
         let mut rejoin = self.correlator.begin_rejoin(stale);
         for tool in &tools {
             for (need, from, to) in Correlator::plan_rejoin(&rejoin, tool) {
-                let loaded = self.load_one(need)?;
+                let loaded = self.load_tool(&[], need)?;
                 self.correlator.rejoin_loaded(&mut rejoin, loaded, from, to);
             }
         }
