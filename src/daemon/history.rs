@@ -87,18 +87,29 @@ fn of_rule(
             until: answer.need.until(&answer.alerts),
         })
         .collect();
+    let found = store.calls_of(&wanted)?;
+    hand_out(found, &mut answers, shared);
+    Ok(answers.into_iter().map(|(answer, _)| answer).collect())
+}
+
+/// Gives every answer its calls: those of its group from when on it wants them.
+fn hand_out(
+    found: Vec<Call>,
+    answers: &mut [(History, Option<Micros>)],
+    shared: &mut FxHashMap<CallId, Arc<Call>>,
+) {
     let mut calls: FxHashMap<Vec<Text>, Vec<Arc<Call>>> = FxHashMap::default();
     let fields: Vec<Text> = answers.first().map_or_else(Vec::new, |(answer, _)| {
         answer.need.group.iter().map(|(field, _)| Text::clone(field)).collect()
     });
-    for call in store.calls_of(&wanted)? {
+    for call in found {
         let Some(key) = fields.iter().map(|field| value_of(&call, field)).collect() else {
             continue;
         };
         let call = shared.entry(call.id).or_insert_with(|| Arc::new(call));
         calls.entry(key).or_default().push(Arc::clone(call));
     }
-    for (answer, from) in &mut answers {
+    for (answer, from) in answers {
         let key: Vec<Text> =
             answer.need.group.iter().map(|(_, value)| Text::clone(value)).collect();
         // One group can be asked for at several times.
@@ -110,7 +121,6 @@ fn of_rule(
         let calls = calls.get(&key).map_or(&[][..], Vec::as_slice);
         answer.calls = calls.iter().filter(is_asked).cloned().collect();
     }
-    Ok(answers.into_iter().map(|(answer, _)| answer).collect())
 }
 
 /// Adds what is remembered of the groups of a first-seen rule.

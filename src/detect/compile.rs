@@ -206,6 +206,23 @@ fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
     group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
 }
 
+/// Every call that fits.
+fn single(slot: Slot) -> Kind {
+    Kind::Chain(Chain {
+        slots: vec![slot],
+        stages: vec![Stage { slot: 0, count: None }],
+        order: Order::Sequence,
+        is_same_event_allowed: false,
+        timespan_micros: 0,
+        quiet_micros: SINGLE_QUIET_MICROS,
+    })
+}
+
+/// All calls are grouped alike.
+fn every(fields: Vec<GroupField>) -> Vec<Grouping> {
+    vec![Grouping { slots: u32::MAX, fields }]
+}
+
 fn kind(
     name: &str,
     main: &Document,
@@ -213,24 +230,14 @@ fn kind(
     detections: &mut Detections,
     problems: &mut Problems<'_>,
 ) -> Option<(Kind, Vec<Grouping>)> {
-    let every = |fields| vec![Grouping { slots: u32::MAX, fields }];
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
-            let chain = Chain {
-                slots: vec![Slot {
-                    name: name.into(),
-                    detection: detections.add(expr),
-                    mark: main.mark,
-                }],
-                stages: vec![Stage { slot: 0, count: None }],
-                order: Order::Sequence,
-                is_same_event_allowed: false,
-                timespan_micros: 0,
-                quiet_micros: SINGLE_QUIET_MICROS,
-            };
+            let slot = Slot { name: name.into(), detection: detections.add(expr), mark: main.mark };
             let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
-            let group_by = group_by.unwrap_or_else(|| vec![GroupField::Actor]);
-            return Some((Kind::Chain(chain), every(group_by)));
+            return Some((
+                single(slot),
+                every(group_by.unwrap_or_else(|| vec![GroupField::Actor])),
+            ));
         }
         Body::Correlation(correlation) => correlation,
     };

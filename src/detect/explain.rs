@@ -340,8 +340,7 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
         };
     }
     // The latest of each stage before, and the earliest of each after: the shortest chain through this call.
-    let own = usize::from(chain.is_same_event_allowed);
-    let mut first = index;
+    let (own, mut first) = (usize::from(chain.is_same_event_allowed), index);
     for before in (0..stage).rev() {
         let Some(found) = (0..first + own).rev().find(|event| fills(event, before)) else {
             return format!(

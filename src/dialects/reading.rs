@@ -205,7 +205,13 @@ impl<'a, 'p> Reading<'a, 'p> {
                 (value, Json::Null) if is_list_of_names(&value) => shown = value,
                 (odd, _) => {
                     self.flag("odd-type");
-                    self.add_extra(key, shown::masked_json(&odd, DETAIL_BYTES_MAX / 4));
+                    let mut has_secret = false;
+                    let bytes_max = DETAIL_BYTES_MAX / 4;
+                    let masked = shown::masked_and_told(&odd, bytes_max, &mut has_secret);
+                    if has_secret {
+                        self.flag(shown::SECRET_MASKED);
+                    }
+                    self.add_extra(key, masked);
                 }
             }
         }

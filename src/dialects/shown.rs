@@ -125,7 +125,7 @@ pub(super) fn masked_json(value: &Json<'_>, bytes_max: usize) -> String {
 }
 
 /// As [`masked_json`]; says whether a secret was masked.
-fn masked_and_told(value: &Json<'_>, bytes_max: usize, has_secret: &mut bool) -> String {
+pub(super) fn masked_and_told(value: &Json<'_>, bytes_max: usize, has_secret: &mut bool) -> String {
     let mut out = String::new();
     let text_bytes_max = 2 * bytes_max;
     let mut masked = Masked { out: &mut out, bytes_max, text_bytes_max, has_secret: false };
