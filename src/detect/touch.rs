@@ -97,7 +97,10 @@ impl Prepared {
         for touch in self.touches.drain(..) {
             match rules.rules.get(touch.rule).map(|rule| &rule.kind) {
                 Some(Kind::Chain(chain))
-                    if shelves.get(touch.rule).is_some_and(|shelf| !shelf.holds(&touch.key)) =>
+                    if touch.is_long(chain)
+                        && shelves
+                            .get(touch.rule)
+                            .is_some_and(|shelf| !shelf.holds(&touch.key)) =>
                 {
                     touch.split(chain, &mut parted);
                 }
@@ -109,14 +112,14 @@ impl Prepared {
 }
 
 impl Touch {
+    /// True if its changes may be at times that have nothing to do with each other.
+    fn is_long(&self, chain: &Chain) -> bool {
+        self.ops.iter().any(|op| op.event.at.since(self.earliest) > apart_micros(chain))
+    }
+
     /// The parts are put in the order of time.
     fn split(mut self, chain: &Chain, parted: &mut Vec<Self>) {
-        let apart = chain.reach_micros().saturating_mul(3).saturating_add(EPISODE_MAX_MICROS);
-        let newest = self.ops.iter().map(|op| op.event.at).max().unwrap_or(self.earliest);
-        if newest.since(self.earliest) <= apart {
-            parted.push(self);
-            return;
-        }
+        let apart = apart_micros(chain);
         // Stable: of several changes to one call, the last one holds.
         self.ops.sort_by_key(|op| op.event.at);
         let mut part: Option<Self> = None;
@@ -137,6 +140,12 @@ impl Touch {
         }
         parted.extend(part);
     }
+}
+
+/// How far changes are apart that have nothing to do with each other, unless a run of alerts leads
+/// from the one to the other.
+fn apart_micros(chain: &Chain) -> i64 {
+    chain.reach_micros().saturating_mul(3).saturating_add(EPISODE_MAX_MICROS)
 }
 
 /// Gives every touch its answer. Parts of one group whose answers meet after all are one again: a run
