@@ -249,8 +249,8 @@ impl Engine {
 
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
-        let shelf = self.shelves.get(touch.rule)?;
-        let cold_before = shelf.cold_before(&touch.key);
+        let held = self.shelves.get(touch.rule)?;
+        let cold_before = held.cold_before(&touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
@@ -264,7 +264,7 @@ impl Engine {
             whole: false,
             only_remembered: false,
         };
-        let is_needed = match (&rule.kind, &shelf.groups) {
+        let is_needed = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
                 let group = groups.get(&touch.key);
@@ -322,12 +322,12 @@ impl Engine {
         });
         let load = self.loads.get(touch.rule).and_then(Option::as_ref);
         let batch = self.batches;
-        let Some(shelf) = self.shelves.get_mut(touch.rule) else {
+        let Some(held) = self.shelves.get_mut(touch.rule) else {
             return Outcome::default();
         };
         let key = touch.key.clone();
-        let (weight, cold_before) = (shelf.weight(&key), shelf.cold_before(&key));
-        let outcome = match (&rule.kind, &mut shelf.groups) {
+        let (weight, cold_before) = (held.weight(&key), held.cold_before(&key));
+        let outcome = match (&rule.kind, &mut held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let scope = Scope { rule, chain, key: &key, load };
                 settle_chain(scope, groups, cold_before, touch, past)
@@ -337,7 +337,7 @@ impl Engine {
             }
             _ => Outcome::default(),
         };
-        shelf.reweigh(&key, weight);
+        held.reweigh(&key, weight);
         outcome
     }
 
