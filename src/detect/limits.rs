@@ -13,6 +13,7 @@ pub const STATE_SATURATED: &str = "state-saturated";
 /// What is held in memory at most. What goes beyond is read again from the store when it is touched:
 /// no bound changes what is found.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "each is the most of something, and says so last")]
 pub(super) struct Limits {
     /// Groups of one rule.
     pub(super) groups_max: usize,

@@ -54,7 +54,9 @@ impl Expr {
         match self {
             Self::Item(item) => each(item),
             Self::And(parts) | Self::Or(parts) => {
-                parts.iter().for_each(|part| part.each_item(each));
+                for part in parts {
+                    part.each_item(each);
+                }
             }
             Self::Not(part) => part.each_item(each),
         }

@@ -210,15 +210,12 @@ fn parts<'a>(wanted: &[WantedGroup<'a>]) -> Vec<Vec<WantedGroup<'a>>> {
         let is_apart = until
             .zip(group.from)
             .is_some_and(|(until, from)| from.since(until) > 24 * Micros::HOUR);
-        match parts.last_mut().filter(|_| !is_apart) {
-            Some(part) => {
-                until = until.zip(group.until).map(|(until, own)| until.max(own));
-                part.push(group);
-            }
-            None => {
-                until = group.until;
-                parts.push(vec![group]);
-            }
+        if let Some(part) = parts.last_mut().filter(|_| !is_apart) {
+            until = until.zip(group.until).map(|(until, own)| until.max(own));
+            part.push(group);
+        } else {
+            until = group.until;
+            parts.push(vec![group]);
         }
     }
     parts
