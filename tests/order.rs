@@ -44,7 +44,7 @@ fn world(seed: u64) -> World {
     let mut world = World::new();
     for event in Simulation::new(&scenario) {
         if let SimEvent::Line(line) = event {
-            world.entry(line.file.to_string()).or_default().push(line.text.to_string());
+            world.entry(line.file.to_string()).or_default().push(line.text);
         }
     }
     world
@@ -154,17 +154,16 @@ impl Findings {
             let odd = found.iter().filter(|one| !expected.contains(one));
             odd.take(3).cloned().collect::<Vec<_>>().join("\n")
         };
-        if self != expected {
-            panic!(
-                "{} calls and {} alerts, of which these should not be:\n{}\n{}\nand these are missing:\n{}\n{}",
-                self.calls.len(),
-                self.alerts.len(),
-                part(&self.calls, &expected.calls),
-                part(&self.alerts, &expected.alerts),
-                part(&expected.calls, &self.calls),
-                part(&expected.alerts, &self.alerts),
-            );
-        }
+        assert!(
+            self == expected,
+            "{} calls and {} alerts, of which these should not be:\n{}\n{}\nand these are missing:\n{}\n{}",
+            self.calls.len(),
+            self.alerts.len(),
+            part(&self.calls, &expected.calls),
+            part(&self.alerts, &expected.alerts),
+            part(&expected.calls, &self.calls),
+            part(&expected.alerts, &self.alerts),
+        );
     }
 }
 

@@ -84,17 +84,15 @@ fn check(
 /// Everything wrong with the files of a folder, its overrides among them.
 fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let texts = files.texts();
-    let mut problems = match RuleSet::compile(&texts) {
-        Ok(rules) => rules.lacking_cases(),
-        Err(problems) => problems,
-    };
+    let mut problems = RuleSet::inspect(&texts);
     match files.overrides() {
         Err(found) => problems.extend(found),
         // They may be about built-in rules as well.
         Ok(overrides) => {
-            if let Ok(mut rules) = RuleSet::compile(&merge(&shipped(), &texts)) {
-                problems.extend(rules.tune(&overrides, &[]));
-            }
+            let (mut rules, unreadable) = RuleSet::readable(&merge(&shipped(), &texts));
+            let unreadable: Vec<&str> =
+                unreadable.iter().map(|file| file.strip_suffix(".yml").unwrap_or(file)).collect();
+            problems.extend(rules.tune(&overrides, &unreadable));
         }
     }
     problems

@@ -93,7 +93,7 @@ pub(super) fn rule_source(config: &Config) -> RuleSource {
 pub(super) fn refused(error: RulesError) -> Failure {
     match &error {
         RulesError::Folder { .. } => Failure::no_input(error),
-        RulesError::Unknown { .. } => Failure::config(error),
+        RulesError::Unknown { .. } | RulesError::Configuration(_) => Failure::config(error),
         RulesError::Problems(_) => Failure::data(error),
     }
 }

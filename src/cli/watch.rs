@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::words::count_of;
 use super::{Common, progress, setup};
 use crate::config::{Config, Overrides};
-use crate::daemon::{Keeper, OnBackfill, WatchSetup, watch};
+use crate::daemon::{Keeper, OnBackfill, Reread, WatchSetup, watch};
 use crate::untrusted::display_untrusted;
 
 #[derive(clap::Args, Debug)]
@@ -29,12 +29,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
-    let config = super::load(&Overrides {
+    let overrides = Overrides {
         logs: args.dirs,
         listen: args.listen,
         no_mail: args.no_mail,
         ..common.overrides()
-    })?;
+    };
+    let config = super::load(&overrides)?;
     let dirs = config.logs.clone();
     if dirs.is_empty() {
         return Err(Failure::usage(anyhow!(
@@ -42,11 +43,23 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
         )));
     }
     setup::check_roots(&dirs)?;
-    let setup = prepare(&config, dirs, &config.store.db, common.quiet)?;
+    let mut setup = prepare(&config, dirs, &config.store.db, common.quiet)?;
+    if let Some(file) = config.file.clone() {
+        setup.rules.follow(file, reread(overrides));
+    }
     let about = about(&setup);
     serve(setup, common.quiet, |address, token| {
         hint(common.quiet, &about);
         announce(out, address, token)
+    })
+}
+
+/// Reads where rules come from again, whatever else the configuration says.
+fn reread(overrides: Overrides) -> Reread {
+    let overrides = Overrides { no_mail: true, no_db: true, ..overrides };
+    Box::new(move || {
+        let config = super::load(&overrides).map_err(|failure| failure.message())?;
+        Ok(setup::rule_source(&config))
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet};
+use crate::detect::{History, HistoryNeed, KnownAlert, RuleSet, STATE_SATURATED};
 use crate::model::{Call, CallId, FirstSeen, Micros, Text};
 use crate::store::{Store, StoreError, StoredAlert, WantedGroup};
 
@@ -30,9 +30,11 @@ pub(super) fn histories(
     }
     // Rules that look at the same fields ask for the same calls, mostly.
     let mut by_fields: FxHashMap<Vec<Text>, Vec<Answer>> = FxHashMap::default();
+    let loads =
+        if by_rule.is_empty() { Vec::new() } else { store.alerts_of(STATE_SATURATED, None)? };
     for ((rule, fields), needs) in by_rule {
         let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
-        by_fields.entry(fields).or_default().extend(of_rule(store, name, needs)?);
+        by_fields.entry(fields).or_default().extend(of_rule(store, name, needs, &loads)?);
     }
     let mut shared: FxHashMap<CallId, Arc<Call>> = FxHashMap::default();
     let mut all = Vec::new();
@@ -48,7 +50,12 @@ fn fields_of(need: &HistoryNeed) -> Vec<Text> {
 }
 
 /// Answers that lack their calls yet.
-fn of_rule(store: &Store, rule: &str, needs: Vec<HistoryNeed>) -> Result<Vec<Answer>, StoreError> {
+fn of_rule(
+    store: &Store,
+    rule: &str,
+    needs: Vec<HistoryNeed>,
+    loads: &[(Pairs, StoredAlert)],
+) -> Result<Vec<Answer>, StoreError> {
     let width = needs.first().map_or(0, |need| need.group.len());
     let earliest_since = needs.iter().filter_map(since).min();
     let is_whole = needs.iter().any(|need| need.whole);
@@ -61,10 +68,18 @@ fn of_rule(store: &Store, rule: &str, needs: Vec<HistoryNeed>) -> Result<Vec<Ans
         .into_iter()
         .map(|need| {
             let known = alerts.get(&need.alert_group).map_or(&[][..], Vec::as_slice);
+            let of_load = loads
+                .iter()
+                .filter(|(group, _)| need.concerns(rule, STATE_SATURATED, group))
+                .map(|(_, alert)| (alert, true));
             let known: Vec<KnownAlert> = known
                 .iter()
-                .filter(|alert| since(&need).is_none_or(|since| alert.last_seen >= Some(since)))
-                .map(known_alert)
+                .map(|alert| (alert, false))
+                .chain(of_load)
+                .filter(|(alert, _)| {
+                    since(&need).is_none_or(|since| alert.last_seen >= Some(since))
+                })
+                .map(|(alert, is_of_load)| known_alert(alert, is_of_load))
                 .collect();
             let earliest = known.iter().filter_map(|alert| alert.closing_at).min();
             let touched = need.touched.min(earliest.unwrap_or(need.touched));
@@ -153,7 +168,7 @@ fn since(need: &HistoryNeed) -> Option<Micros> {
     (!need.whole).then(|| need.touched.minus(need.reach_micros))
 }
 
-fn known_alert(alert: &StoredAlert) -> KnownAlert {
+fn known_alert(alert: &StoredAlert, is_of_load: bool) -> KnownAlert {
     KnownAlert {
         id: alert.id,
         closing: alert.closing,
@@ -161,6 +176,7 @@ fn known_alert(alert: &StoredAlert) -> KnownAlert {
         first_seen: alert.first_seen,
         last_seen: alert.last_seen,
         count: alert.count,
+        is_of_load,
     }
 }
 

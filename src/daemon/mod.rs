@@ -28,7 +28,7 @@ pub(crate) use pipeline::{Pipeline, Setup};
 pub use rebuild::Rebuilt;
 pub(crate) use rebuild::rebuild;
 pub use rulebook::{OVERRIDES, Origin, RuleEntry, RuleFolder, RuleSource, Rulebook, RulesError};
-pub(crate) use rules::Keeper;
+pub(crate) use rules::{Keeper, Reread};
 pub(crate) use scan::scan;
 pub use scan::{Progress, ScanOutcome};
 pub(crate) use watch::{OnBackfill, WatchSetup, watch};

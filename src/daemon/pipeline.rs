@@ -167,7 +167,7 @@ impl Pipeline {
         let parser = Parser::new(store.hash_key(), setup.outcome_words.clone())
             .with_paths(setup.path_patterns.clone());
         let clocks = Clocks::new(setup.clocks.iter().cloned());
-        let engine = rules::engine(&store, &setup.rules, &setup.catalogue)?;
+        let engine = rules::engine(&store, &setup.rules, &setup.catalogue, now)?;
         Ok(Self {
             reader: store.reader(),
             intake: Intake::new(

@@ -17,7 +17,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const FILES_MAX: usize = 10_000;
 
 /// Where rules come from.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSource {
     /// A user's own folder.
     pub folder: Option<PathBuf>,
@@ -66,6 +66,9 @@ pub enum RulesError {
         "rules.disabled names {name}, and there is no such rule; `calltrail rules list` names them"
     )]
     Unknown { name: String },
+    /// The configuration that names them cannot be read again.
+    #[error("{0}")]
+    Configuration(String),
     #[error("rules cannot be used:\n{}", lines(.0))]
     Problems(Vec<RuleProblem>),
 }
@@ -212,16 +215,18 @@ impl RuleSource {
     /// What the folder looks like now; empty for one that cannot be looked at.
     pub(super) fn fingerprint(&self) -> Fingerprint {
         let Some(folder) = &self.folder else { return Fingerprint::new() };
-        let mark = |path: PathBuf| {
-            let mark = fs::metadata(&path).map_or([0; 6], |file| {
-                let number = i64::from_ne_bytes(file.ino().to_ne_bytes());
-                let size = i64::from_ne_bytes(file.size().to_ne_bytes());
-                [size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec(), number]
-            });
-            (path, mark)
-        };
-        paths(folder).unwrap_or_default().into_iter().map(mark).collect()
+        paths(folder).unwrap_or_default().into_iter().map(marked).collect()
     }
+}
+
+/// A file with what tells that it may have changed.
+pub(super) fn marked(path: PathBuf) -> (PathBuf, [i64; 6]) {
+    let mark = fs::metadata(&path).map_or([0; 6], |file| {
+        let number = i64::from_ne_bytes(file.ino().to_ne_bytes());
+        let size = i64::from_ne_bytes(file.size().to_ne_bytes());
+        [size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec(), number]
+    });
+    (path, mark)
 }
 
 impl Rulebook {

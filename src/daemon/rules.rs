@@ -1,14 +1,16 @@
 //! Rule files that change while the daemon runs: checked and taken over between two batches, or refused with those read
 //! before kept in force.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::clock::now;
 use super::drive::Driver;
 use super::pipeline::Pipeline;
-use super::rulebook::{Fingerprint, Origin, RuleEntry, RuleSource, Rulebook, RulesError};
+use super::rulebook::{Fingerprint, Origin, RuleEntry, RuleSource, Rulebook, RulesError, marked};
 use crate::detect::{Rule, RuleCost};
 use crate::store::StoreError;
 use crate::web::{RuleLoad, RuleShown, RulesShown};
@@ -30,7 +32,17 @@ pub(crate) struct Keeper {
     /// The folder could not be read, which may pass without a change.
     is_unreadable: bool,
     shown: watch::Sender<RulesShown>,
+    settings: Option<Settings>,
 }
+
+/// The configuration's word on where rules come from.
+struct Settings {
+    file: PathBuf,
+    reread: Reread,
+}
+
+/// Reads the configuration again; the error says what is wrong with it.
+pub(crate) type Reread = Box<dyn Fn() -> Result<RuleSource, String> + Send>;
 
 /// What became of a change.
 enum Change {
@@ -48,7 +60,21 @@ impl Keeper {
         let book = source.load()?;
         let shown = watch::Sender::new(shown(&book));
         let (seen, looked_at) = (read.clone(), Instant::now());
-        Ok(Self { source, book, read, seen, looked_at, is_unreadable: false, shown })
+        let is_unreadable = false;
+        Ok(Self { source, book, read, seen, looked_at, is_unreadable, shown, settings: None })
+    }
+
+    /// Keeps an eye on the configuration file as well: it may name another folder, or other rules that
+    /// are switched off.
+    pub(crate) fn follow(&mut self, file: PathBuf, reread: Reread) {
+        self.settings = Some(Settings { file, reread });
+        self.read = self.fingerprint();
+        self.seen = self.read.clone();
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        let settings = self.settings.iter().map(|settings| marked(settings.file.clone()));
+        self.source.fingerprint().into_iter().chain(settings).collect()
     }
 
     /// The rules as they were read last.
@@ -62,18 +88,19 @@ impl Keeper {
     }
 
     fn look(&mut self) -> Change {
-        if self.source.folder.is_none() || self.looked_at.elapsed() < LOOK_EVERY {
+        let is_fixed = self.source.folder.is_none() && self.settings.is_none();
+        if is_fixed || self.looked_at.elapsed() < LOOK_EVERY {
             return Change::None;
         }
         self.looked_at = Instant::now();
-        let now = self.source.fingerprint();
+        let now = self.fingerprint();
         let is_quiet = now == self.seen;
         self.seen.clone_from(&now);
         if !is_quiet || (now == self.read && !self.is_unreadable) {
             return Change::None;
         }
         self.read = now;
-        let loaded = self.source.load();
+        let loaded = self.reload();
         self.is_unreadable = matches!(loaded, Err(RulesError::Folder { .. }));
         match loaded {
             Ok(book) => {
@@ -93,6 +120,20 @@ impl Keeper {
         }
     }
 
+    /// Reads the rules again, from where the configuration now says that they are.
+    fn reload(&mut self) -> Result<Rulebook, RulesError> {
+        if let Some(settings) = &self.settings {
+            let source = (settings.reread)().map_err(RulesError::Configuration)?;
+            if source != self.source {
+                self.source = source;
+                // Looked at before it is read, so that what changes meanwhile is seen as a change.
+                self.read = self.fingerprint();
+                self.seen = self.read.clone();
+            }
+        }
+        self.source.load()
+    }
+
     /// One paragraph for a banner and the log.
     fn refused(&self, error: &RulesError) -> String {
         let folder = self.source.folder.as_deref().unwrap_or_else(|| std::path::Path::new(""));
@@ -106,6 +147,11 @@ impl Keeper {
             }
             error => error.to_string(),
         };
+        if matches!(error, RulesError::Configuration(_)) {
+            return format!(
+                "The configuration was changed and cannot be used, so the rules read before stay in force: {told}"
+            );
+        }
         format!(
             "The changed rules in {} are refused, and those read before stay in force: {told} \
              (`calltrail rules check` tells everything that is wrong).",
@@ -120,6 +166,8 @@ impl Keeper {
             fitting: cost.fitting,
             nanos: cost.nanos,
             groups: cost.groups,
+            held: cost.held,
+            let_go: cost.let_go,
         };
         let names = self.book.rules.rules().iter().map(|rule| rule.name.to_string());
         let loads = Arc::new(names.zip(costs.into_iter().map(load)).collect());
@@ -149,7 +197,7 @@ impl Driver {
         }
         // First, so that a database that fails meanwhile is opened again with them.
         self.setup.rules = Arc::clone(rules);
-        pipeline.take_rules(&self.setup.rules)?;
+        pipeline.take_rules(&self.setup.rules, now())?;
         tracing::warn!(rules = self.setup.rules.rules().len(), "changed rules were taken over");
         Ok(())
     }
@@ -207,6 +255,7 @@ impl Keeper {
             looked_at: Instant::now(),
             is_unreadable: false,
             shown: watch::Sender::new(RulesShown::default()),
+            settings: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What people are told of a rule: its type, its stages, its cases, where it stands.
 
 use super::rule::{Kind, Rule, RuleSet};
-use super::stages::{Order, Slot};
+use super::stages::Slot;
 use super::tally::Counted;
 
 impl Kind {
@@ -30,17 +30,8 @@ impl RuleSet {
 
 impl Rule {
     /// The word of the rule language for what it looks for: `detection`, or the type of its correlation.
-    pub fn type_word(&self) -> &'static str {
-        let Kind::Chain(chain) = &self.kind else { return "first_seen" };
-        match (chain.order, chain.counts().next().map(|count| &count.what)) {
-            (Order::Session { .. }, _) => "taint",
-            (Order::Any, _) => "temporal",
-            (Order::Sequence, _) if chain.stages.len() > 1 => "temporal_ordered",
-            (Order::Sequence, Some(Counted::Events(..))) => "event_count",
-            (Order::Sequence, Some(Counted::Values { .. })) => "value_count",
-            (Order::Sequence, Some(Counted::Share { .. })) => "ratio",
-            (Order::Sequence, None) => "detection",
-        }
+    pub const fn type_word(&self) -> &'static str {
+        self.type_word
     }
 
     /// The calls or values that it counts before it fires, where it counts.

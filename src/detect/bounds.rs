@@ -74,6 +74,17 @@ impl Bounds {
         self.all.iter().all(|(compare, number)| compare.holds(value, *number))
     }
 
+    /// True if a share from 0 to 1 fits.
+    pub(super) fn can_be_share(&self) -> bool {
+        let mut tried: Vec<f64> =
+            self.all.iter().map(|(_, number)| *number).chain([0.0, 1.0]).collect();
+        tried.sort_by(f64::total_cmp);
+        let between: Vec<f64> =
+            tried.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+        tried.extend(between);
+        tried.iter().any(|share| (0.0..=1.0).contains(share) && self.hold(*share))
+    }
+
     /// True where some comparison keeps the value from being small: `gte`, `gt` or `eq`.
     pub(super) fn has_floor(&self) -> bool {
         let is_floor = |compare| {

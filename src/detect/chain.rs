@@ -49,6 +49,63 @@ const NEVER: Micros = Micros(i64::MIN);
 /// No chain from here on.
 const NO_END: Micros = Micros(i64::MAX);
 
+/// How late a chain can start that has come so far, for every stage; moved from call to call.
+#[derive(Clone, Debug)]
+pub(super) struct Course {
+    /// Over all calls so far.
+    latest: Vec<Micros>,
+    /// Of chains that end at the last call.
+    row: Vec<Micros>,
+    before: Option<Micros>,
+    /// Calls that a chain starts with, since they were counted; too many where some are long gone.
+    pub(super) begun: u64,
+}
+
+impl Course {
+    pub(super) fn new(chain: &Chain) -> Self {
+        let width = chain.stages.len();
+        Self { latest: vec![NEVER; width], row: vec![NEVER; width], before: None, begun: 0 }
+    }
+
+    /// Takes the next call, and the stages that it fills; true if it ends a chain in time.
+    fn take(&mut self, chain: &Chain, at: Micros, fills: u32) -> bool {
+        if self.before.is_some_and(|before| chain.is_apart(before, at)) {
+            self.latest.fill(NEVER);
+        }
+        self.before = Some(at);
+        let mut filled = NEVER;
+        let mut before = at;
+        for (stage, (start, latest)) in self.row.iter_mut().zip(&self.latest).enumerate() {
+            *start = NEVER;
+            if fills & (1 << stage) != 0 {
+                let own = if chain.is_same_event_allowed { filled } else { NEVER };
+                *start = before.max(own);
+            }
+            (filled, before) = (*start, *latest);
+        }
+        // Only now, so that one call never follows itself.
+        for (latest, start) in self.latest.iter_mut().zip(&self.row) {
+            *latest = (*latest).max(*start);
+        }
+        self.row
+            .last()
+            .is_some_and(|start| *start != NEVER && at.since(*start) <= chain.timespan_micros)
+    }
+
+    /// Takes calls of a rule whose stages count nothing; true if any of them ends a chain.
+    pub(super) fn follow(&mut self, chain: &Chain, events: &[Event]) -> bool {
+        let mut is_closed = false;
+        for event in events {
+            let fills = chain.stages.iter().enumerate().fold(0, |fills, (index, stage)| {
+                fills | (u32::from(event.stages & (1 << stage.slot) != 0) << index)
+            });
+            self.begun += u64::from(fills & 1);
+            is_closed |= self.take(chain, event.at, fills);
+        }
+        is_closed
+    }
+}
+
 /// Matches of a case that are looked at to find the shortest: the first ones.
 const SHORTEST_OF_MAX: usize = 200;
 
@@ -97,7 +154,7 @@ impl<'a> Chains<'a> {
         let stages = &self.chain.stages;
         let mut tallies: Vec<Option<Tally<'a>>> = stages
             .iter()
-            .map(|stage| Some(Tally::new(stage.count.as_ref()?, stage.slot)))
+            .map(|stage| Some(Tally::new(stage.count.as_ref()?, stage.slot).within(self.chain)))
             .collect();
         self.fills.reserve_exact(self.events.len());
         for event in self.events {
@@ -115,36 +172,13 @@ impl<'a> Chains<'a> {
 
     /// Stages one after another.
     fn follow(&mut self, floor: Micros) {
-        let width = self.chain.stages.len();
-        let last = width.saturating_sub(1);
-        let mut latest = vec![NEVER; width];
-        let mut row = vec![NEVER; width];
-        let mut before = None;
-        self.starts.reserve_exact(self.events.len() * width);
+        let mut course = Course::new(self.chain);
+        self.starts.reserve_exact(self.events.len() * self.chain.stages.len());
         for (index, (event, fills)) in self.events.iter().zip(&self.fills).enumerate() {
-            if before.is_some_and(|before| self.is_apart(before, event.at)) {
-                latest.fill(NEVER);
-            }
-            before = Some(event.at);
-            row.fill(NEVER);
-            for (stage, start) in row.iter_mut().enumerate() {
-                if fills & (1 << stage) != 0 {
-                    *start = match stage.checked_sub(1) {
-                        None => event.at,
-                        Some(before) => latest[before],
-                    };
-                }
-            }
-            // Only now, so that one call never follows itself.
-            for (latest, start) in latest.iter_mut().zip(&row) {
-                *latest = (*latest).max(*start);
-            }
-            let start = row[last];
-            let closes = start != NEVER && event.at.since(start) <= self.chain.timespan_micros;
-            if closes && event.at >= floor {
+            if course.take(self.chain, event.at, *fills) && event.at >= floor {
                 self.matches.push(index);
             }
-            self.starts.extend_from_slice(&row);
+            self.starts.extend_from_slice(&course.row);
         }
     }
 
@@ -164,15 +198,16 @@ impl<'a> Chains<'a> {
                 window.pop_front();
                 fillers.remove(self.fills[first]);
             }
-            if event.at >= floor && fillers.fill_all(self.chain.stages.len()) {
+            let stages = self.chain.stages.len();
+            let is_filled = if self.chain.is_same_event_allowed {
+                fillers.fill_together(stages)
+            } else {
+                fillers.fill_all(stages)
+            };
+            if event.at >= floor && is_filled {
                 self.matches.push(index);
             }
         }
-    }
-
-    /// True if no session lasts from the one time to the other without a call between.
-    fn is_apart(&self, before: Micros, after: Micros) -> bool {
-        self.chain.gap_micros().is_some_and(|gap| after.since(before) > gap)
     }
 
     fn start(&self, event: usize, stage: usize) -> Micros {
@@ -200,8 +235,9 @@ impl<'a> Chains<'a> {
                 break;
             }
             let is_closing = closing.next_if(|closing| **closing == index).is_some();
-            if after.is_some_and(|after| self.is_apart(event.at, after)) {
+            if after.is_some_and(|after| self.chain.is_apart(event.at, after)) {
                 ends.fill(NO_END);
+                counted_from.fill(NO_END);
             }
             after = Some(event.at);
             let filled = match self.chain.order {
@@ -252,7 +288,11 @@ impl<'a> Chains<'a> {
     fn on_chain(&self, index: usize, is_closing: bool, ends: &mut [Micros]) -> u32 {
         let event = &self.events[index];
         let mut filled = 0;
-        for stage in 0..ends.len() {
+        let width = ends.len();
+        for number in 0..width {
+            // From the first stage on, what is known at the next one comes from later calls alone;
+            // from the last one back, from this call as well.
+            let stage = if self.chain.is_same_event_allowed { width - 1 - number } else { number };
             if self.fills[index] & (1 << stage) == 0 {
                 continue;
             }

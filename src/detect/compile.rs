@@ -8,7 +8,8 @@ use super::cases;
 use super::correlation::{Correlates, Correlation, Counts, GroupBy};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
-use super::matcher::Expr;
+use super::limits::STATE_SATURATED;
+use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
 use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
@@ -65,6 +66,12 @@ impl Detections {
         }
         index
     }
+
+    /// Those of a detection's calls that a witness does not tell of.
+    fn add_unwitnessed(&mut self, detection: usize) -> Option<usize> {
+        let asked = self.exprs.get(detection)?.clone();
+        Some(self.add(&Expr::And(vec![asked, Expr::Item(Item::unwitnessed())])))
+    }
 }
 
 fn file(
@@ -84,6 +91,10 @@ fn file(
         nodes.iter().map(|node| Document::read(node, problems)).collect();
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
+    if stem(file) == STATE_SATURATED {
+        let message = "the name `state-saturated` is that of alerts on what is held in memory; call the file otherwise";
+        problems.push(Mark::START, message);
+    }
     helpers_are_plain(&documents, main, problems);
     let name = stem(file);
     let (kind, groupings) = kind(name, main, &documents, detections, problems)?;
@@ -101,6 +112,7 @@ fn file(
         file: file.to_owned(),
         mark: main.mark,
         group_by: names(main),
+        type_word: type_word(main),
         groupings,
         kind,
         cases: Vec::new(),
@@ -164,6 +176,21 @@ fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Pro
     }
 }
 
+/// The word of the rule language for what the rule looks for.
+fn type_word(main: &Document) -> &'static str {
+    let Body::Correlation(correlation) = &main.body else { return "detection" };
+    match &correlation.what {
+        Correlates::Count { what: Counts::Events(..), .. } => "event_count",
+        Correlates::Count { what: Counts::Values { .. }, .. } => "value_count",
+        Correlates::Count { what: Counts::Share { .. }, .. } => "ratio",
+        Correlates::Temporal { .. } => "temporal",
+        Correlates::TemporalOrdered { .. } => "temporal_ordered",
+        Correlates::Taint => "taint",
+        Correlates::FirstSeen { .. } => "first_seen",
+        Correlates::Absence => "absence",
+    }
+}
+
 /// The names of what the calls are grouped by.
 fn names(main: &Document) -> Vec<Text> {
     let group_by = match &main.body {
@@ -179,6 +206,23 @@ fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
     group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
 }
 
+/// Every call that fits.
+fn single(slot: Slot) -> Kind {
+    Kind::Chain(Chain {
+        slots: vec![slot],
+        stages: vec![Stage { slot: 0, count: None }],
+        order: Order::Sequence,
+        is_same_event_allowed: false,
+        timespan_micros: 0,
+        quiet_micros: SINGLE_QUIET_MICROS,
+    })
+}
+
+/// All calls are grouped alike.
+fn every(fields: Vec<GroupField>) -> Vec<Grouping> {
+    vec![Grouping { slots: u32::MAX, fields }]
+}
+
 fn kind(
     name: &str,
     main: &Document,
@@ -186,33 +230,31 @@ fn kind(
     detections: &mut Detections,
     problems: &mut Problems<'_>,
 ) -> Option<(Kind, Vec<Grouping>)> {
-    let every = |fields| vec![Grouping { slots: u32::MAX, fields }];
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
-            let chain = Chain {
-                slots: vec![Slot { name: name.into(), detection: detections.add(expr) }],
-                stages: vec![Stage { slot: 0, count: None }],
-                order: Order::Sequence,
-                timespan_micros: 0,
-                quiet_micros: SINGLE_QUIET_MICROS,
-            };
+            let slot = Slot { name: name.into(), detection: detections.add(expr), mark: main.mark };
             let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
-            let group_by = group_by.unwrap_or_else(|| vec![GroupField::Actor]);
-            return Some((Kind::Chain(chain), every(group_by)));
+            return Some((
+                single(slot),
+                every(group_by.unwrap_or_else(|| vec![GroupField::Actor])),
+            ));
         }
         Body::Correlation(correlation) => correlation,
     };
     let mut linker =
         Linker { documents, detections, problems, slots: Vec::new(), groupings: Vec::new() };
     let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
-        Correlates::FirstSeen { baseline } => {
+        Correlates::FirstSeen { baseline, learning } => {
             linker.counted(correlation)?;
             let slot = linker.slots.pop()?;
-            let first = FirstSeen { slot, baseline: *baseline };
+            let first = FirstSeen { slot, baseline: *baseline, learning_micros: *learning };
             return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
         }
         Correlates::Count { timespan, .. } => {
             (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
+        }
+        Correlates::Absence => {
+            (vec![linker.unwitnessed(correlation)?], Order::Sequence, 0, SINGLE_QUIET_MICROS)
         }
         Correlates::TemporalOrdered { timespan } => {
             (linker.stages(main, correlation)?, Order::Sequence, *timespan, *timespan)
@@ -226,7 +268,9 @@ fn kind(
         }
     };
     let Linker { slots, groupings, .. } = linker;
-    let chain = Chain { slots, stages, order, timespan_micros, quiet_micros };
+    let is_same_event_allowed = correlation.is_same_event_allowed;
+    let chain =
+        Chain { slots, stages, order, is_same_event_allowed, timespan_micros, quiet_micros };
     let groupings = match <[Grouping; 1]>::try_from(groupings) {
         // Without aliases every call is grouped alike, also one that fills nothing.
         Ok([only]) => every(only.fields),
@@ -271,7 +315,8 @@ impl<'a> Linker<'a, '_, '_> {
             return None;
         }
         let name = document.name.as_deref().unwrap_or(reference);
-        self.slots.push(Slot { name: Text::from(name), detection: self.detections.add(expr) });
+        let detection = self.detections.add(expr);
+        self.slots.push(Slot { name: Text::from(name), detection, mark: document.mark });
         match self.groupings.iter_mut().find(|grouping| grouping.fields == group_by) {
             Some(grouping) => grouping.slots |= 1 << index,
             None => self.groupings.push(Grouping { slots: 1 << index, fields: group_by }),
@@ -308,6 +353,14 @@ impl<'a> Linker<'a, '_, '_> {
             }
         };
         Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+    }
+
+    /// The stage of the calls of one detection that a witness should tell of and does not.
+    fn unwitnessed(&mut self, correlation: &Correlation) -> Option<Stage> {
+        let stage = self.counted(correlation)?;
+        let slot = self.slots.get_mut(stage.slot)?;
+        slot.detection = self.detections.add_unwitnessed(slot.detection)?;
+        Some(stage)
     }
 
     /// The stages of a correlation of several rules.

@@ -13,6 +13,8 @@ pub(super) struct Correlation {
     pub(super) rules: Vec<(Mark, String)>,
     pub(super) group_by: Vec<GroupBy>,
     pub(super) what: Correlates,
+    /// One call may fill several stages.
+    pub(super) is_same_event_allowed: bool,
 }
 
 /// One of the values that name a group.
@@ -46,11 +48,23 @@ impl GroupBy {
 
 /// What a correlation looks for. Spans are microseconds.
 pub(super) enum Correlates {
-    Count { what: Counts, timespan: i64 },
-    Temporal { timespan: i64 },
-    TemporalOrdered { timespan: i64 },
+    Count {
+        what: Counts,
+        timespan: i64,
+    },
+    Temporal {
+        timespan: i64,
+    },
+    TemporalOrdered {
+        timespan: i64,
+    },
     Taint,
-    FirstSeen { baseline: usize },
+    FirstSeen {
+        baseline: usize,
+        learning: Option<i64>,
+    },
+    /// Calls that a witness should tell of and does not.
+    Absence,
 }
 
 /// What a counting correlation counts.
@@ -66,8 +80,24 @@ const TIMESPAN_MAX_SECONDS: u64 = 7 * 24 * 3600;
 /// The most calls a rule can count, and the most first values that can be home.
 pub(super) const COUNT_MAX: u64 = 100_000;
 
-const TYPES: [&str; 7] =
-    ["event_count", "value_count", "temporal", "temporal_ordered", "first_seen", "ratio", "taint"];
+/// The longest that a first-seen rule can learn.
+const LEARNING_MAX_SECONDS: u64 = 366 * 24 * 3600;
+
+/// Whom calls can lack as a witness: nobody else is known to be told of every call.
+const EXPECTED: &str = "client";
+
+const TYPES: [&str; 8] = [
+    "event_count",
+    "value_count",
+    "temporal",
+    "temporal_ordered",
+    "first_seen",
+    "ratio",
+    "taint",
+    "absence",
+];
+
+const SAME_EVENT: &str = "allow-same-event";
 
 /// The keys of a type; none for a type that is not known.
 fn keys_of(kind: &str) -> Option<&'static [&'static str]> {
@@ -76,13 +106,14 @@ fn keys_of(kind: &str) -> Option<&'static [&'static str]> {
             &["type", "rules", "generate", "group-by", "aliases", "timespan", "condition"]
         }
         "temporal" | "temporal_ordered" => {
-            &["type", "rules", "generate", "group-by", "aliases", "timespan"]
+            &["type", "rules", "generate", "group-by", "aliases", "timespan", SAME_EVENT]
         }
-        "first_seen" => &["type", "rules", "generate", "fields", "baseline"],
+        "first_seen" => &["type", "rules", "generate", "fields", "baseline", "learning"],
         "ratio" => {
             &["type", "of", "per", "generate", "group-by", "timespan", "condition", "minimum"]
         }
-        "taint" => &["type", "source", "touches", "sink", "generate", "group-by"],
+        "taint" => &["type", "source", "touches", "sink", "generate", "group-by", SAME_EVENT],
+        "absence" => &["type", "rules", "generate", "group-by", "expect"],
         _ => return None,
     })
 }
@@ -124,7 +155,11 @@ impl Correlation {
             Vec::new()
         };
         let what = match word {
-            "first_seen" => Some(Correlates::FirstSeen { baseline: baseline(entries, problems) }),
+            "first_seen" => Some(Correlates::FirstSeen {
+                baseline: baseline(entries, problems),
+                learning: learning(entries, problems),
+            }),
+            "absence" => expected(found.mark, entries, problems).then_some(Correlates::Absence),
             "taint" => Some(Correlates::Taint),
             "temporal" => timespan(found.mark, entries, problems)
                 .map(|timespan| Correlates::Temporal { timespan }),
@@ -136,7 +171,8 @@ impl Correlation {
                 counts.zip(timespan).map(|(what, timespan)| Correlates::Count { what, timespan })
             }
         };
-        Some(Self { rules: rules?, group_by, what: what? })
+        let is_same_event_allowed = same_event(entries, problems);
+        Some(Self { rules: rules?, group_by, what: what?, is_same_event_allowed })
     }
 }
 
@@ -261,6 +297,10 @@ fn timespan(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Optio
 }
 
 pub(super) fn span_micros(text: &str) -> Option<i64> {
+    span_up_to(text, TIMESPAN_MAX_SECONDS)
+}
+
+fn span_up_to(text: &str, seconds_max: u64) -> Option<i64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds_each: u64 = match unit {
         "s" => 1,
@@ -270,7 +310,7 @@ pub(super) fn span_micros(text: &str) -> Option<i64> {
         _ => return None,
     };
     let seconds = number.parse::<u32>().ok().map(u64::from)?.checked_mul(seconds_each)?;
-    if seconds == 0 || seconds > TIMESPAN_MAX_SECONDS {
+    if seconds == 0 || seconds > seconds_max {
         return None;
     }
     i64::try_from(seconds).ok()?.checked_mul(1_000_000)
@@ -345,6 +385,41 @@ fn baseline(entries: &[Entry], problems: &mut Problems<'_>) -> usize {
         problems.push(found.mark, format!("`baseline` is a whole number, 0 to {COUNT_MAX}"));
     }
     count.and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+}
+
+fn learning(entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
+    let found = entry(entries, "learning")?;
+    let micros = found.node.text().and_then(|text| span_up_to(text, LEARNING_MAX_SECONDS));
+    if micros.is_none() {
+        let message =
+            "`learning` is a whole number with s, m, h or d, such as 7d, and 366d at most";
+        problems.push(found.mark, message);
+    }
+    micros
+}
+
+/// True if the witness that is missed is one that can be.
+fn expected(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> bool {
+    let Some(found) = entry(entries, "expect") else {
+        problems.push(mark, format!("`expect` is missing: `expect: {EXPECTED}`"));
+        return false;
+    };
+    let is_known = found.node.text() == Some(EXPECTED);
+    if !is_known {
+        let message =
+            format!("`expect` is `{EXPECTED}`: no other witness is missed where it says nothing");
+        problems.push(found.mark, message);
+    }
+    is_known
+}
+
+fn same_event(entries: &[Entry], problems: &mut Problems<'_>) -> bool {
+    let Some(found) = entry(entries, SAME_EVENT) else { return false };
+    let Value::Bool(is_allowed) = found.node.value else {
+        problems.push(found.mark, format!("`{SAME_EVENT}` is true or false"));
+        return false;
+    };
+    is_allowed
 }
 
 #[cfg(test)]

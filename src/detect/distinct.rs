@@ -40,6 +40,12 @@ impl Fillers {
         (0..stages).all(|stage| self.fill(stage, &mut taken, &mut vec![false; self.classes.len()]))
     }
 
+    /// True if the first `stages` stages can be filled, several by one call where it comes to that.
+    pub(super) fn fill_together(&self, stages: usize) -> bool {
+        let wanted = (1_u32 << stages) - 1;
+        self.classes.iter().fold(0, |all, (class, _)| all | class) & wanted == wanted
+    }
+
     /// Gives the stage a call, where need be by giving another stage another call. `taken` holds the
     /// stages that each class fills by now.
     fn fill(&self, stage: usize, taken: &mut [Vec<usize>], tried: &mut [bool]) -> bool {
@@ -93,6 +99,8 @@ mod tests {
         }
         assert!(fillers.fill_all(2));
         fillers.remove(0b11);
-        assert!(!fillers.fill_all(2));
+        assert!(!fillers.fill_all(2) && fillers.fill_together(2));
+        fillers.remove(0b11);
+        assert!(!fillers.fill_together(2));
     }
 }

@@ -17,15 +17,15 @@ use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, Scope, idle_micros};
 use super::history::{History, HistoryNeed};
 use super::known::remembered;
+use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
-use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
+use super::rule::{Grouping, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
+use super::shelf::{Groups, Key, Shelf};
 use super::stages::Chain;
+use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 
-/// First-seen groups of one rule held in memory; over it, all are let go and read from the store as
-/// they come again.
-const FIRST_SEEN_MAX: usize = 65_536;
 /// Changes after which groups are swept even if no window has moved: those far ahead of the clock move none.
 const UNSWEPT_MAX: usize = 50_000;
 
@@ -38,6 +38,11 @@ pub struct Engine {
     rules: Arc<RuleSet>,
     labels: Arc<LabelsOf>,
     shelves: Vec<Shelf>,
+    limits: Limits,
+    /// What tells how busy the groups of each rule are.
+    loads: Vec<Option<Rule>>,
+    /// Batches applied.
+    batches: u64,
     /// The newest call that moves windows.
     watermark: Option<Micros>,
     swept_at: Option<Micros>,
@@ -56,53 +61,18 @@ pub struct Engine {
     meter: Meter,
 }
 
-/// The groups of one rule.
-struct Shelf {
-    groups: Groups,
-    /// A group that is not in memory has no call later than this; none if it has no call at all.
-    cold_before: Option<Micros>,
-}
-
-enum Groups {
-    Chain(FxHashMap<Key, Group>),
-    FirstSeen(FxHashMap<Key, Seen>),
-}
-
-type Key = Box<[Text]>;
-
-/// A batch, evaluated and sorted by group.
-struct Prepared {
-    changes: Vec<CallChange>,
-    touches: Vec<Touch>,
-    untimed: Vec<Untimed>,
-}
-
-struct Touch {
-    rule: usize,
-    key: Key,
-    ops: Vec<Op>,
-    earliest: Micros,
-}
-
-struct Untimed {
-    rule: usize,
-    key: Key,
-    call: Arc<Call>,
-    present: bool,
-}
-
 impl Engine {
     pub fn new(rules: Arc<RuleSet>, labels: Arc<LabelsOf>) -> Self {
-        let held = |rule: &Rule| Shelf {
-            groups: match rule.kind {
-                Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
-                Kind::FirstSeen(_) => Groups::FirstSeen(FxHashMap::default()),
-            },
-            cold_before: None,
-        };
+        Self::with_limits(rules, labels, Limits::default())
+    }
+
+    pub(super) fn with_limits(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, limits: Limits) -> Self {
         Self {
             meter: Meter::new(&rules),
-            shelves: rules.rules.iter().map(held).collect(),
+            shelves: rules.rules.iter().map(Shelf::new).collect(),
+            loads: rules.rules.iter().map(|rule| limits.load(rule)).collect(),
+            limits,
+            batches: 0,
             rules,
             labels,
             watermark: None,
@@ -116,13 +86,15 @@ impl Engine {
         }
     }
 
-    /// Says what the store already holds at the start: the newest time of any call, future ones
-    /// included. Groups are then read from the store when a batch first touches them within reach
-    /// of that time.
-    pub fn cold(&mut self, before: Option<Micros>) {
-        for held in &mut self.shelves {
-            held.cold_before = held.cold_before.max(before);
+    /// Says what the store already holds at the start: the newest time of any call, and of those that
+    /// are not ahead of the clock. Groups are then read from the store when a batch first touches
+    /// them within reach of the former; what is far before the latter is put right by itself, and not
+    /// kept.
+    pub fn cold(&mut self, before: Option<Micros>, settled: Option<Micros>) {
+        for shelf in &mut self.shelves {
+            shelf.cool(before);
         }
+        self.watermark = self.watermark.max(settled);
     }
 
     /// Says that the store remembers first calls of an earlier database: groups of first-seen rules
@@ -139,10 +111,9 @@ impl Engine {
     /// What each rule has cost so far, in the order of the rule set.
     pub fn costs(&self) -> Vec<RuleCost> {
         let with_groups = |(cost, shelf): (&RuleCost, &Shelf)| RuleCost {
-            groups: match &shelf.groups {
-                Groups::Chain(groups) => groups.len() as u64,
-                Groups::FirstSeen(groups) => groups.len() as u64,
-            },
+            groups: shelf.len() as u64,
+            held: shelf.load().0 as u64,
+            let_go: shelf.load().1,
             ..*cost
         };
         self.meter.costs().iter().zip(&self.shelves).map(with_groups).collect()
@@ -169,10 +140,11 @@ impl Engine {
             Some(prepared) if prepared.is_of(changes) => prepared,
             _ => self.prepare(changes),
         };
-        let mut histories: FxHashMap<(usize, Key), History> = FxHashMap::default();
+        self.batches += 1;
+        let mut answers = Answers::default();
         for history in history {
-            let values = history.need.group.iter().map(|(_, value)| Text::clone(value));
-            match histories.entry((history.need.rule, values.collect())) {
+            let values = history.need.alert_group.iter().map(|(_, value)| Text::clone(value));
+            match answers.entry((history.need.rule, values.collect(), history.need.since)) {
                 // A rule with aliases asks once for each of the fields.
                 Entry::Occupied(mut known) => known.get_mut().calls.extend(history.calls),
                 Entry::Vacant(free) => {
@@ -182,9 +154,8 @@ impl Engine {
         }
         let mut outcomes: Vec<Outcome> = Vec::new();
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
-        for touch in prepared.touches {
+        for (touch, history) in answered(prepared.touches, &mut answers) {
             let rule = touch.rule;
-            let history = histories.remove(&(rule, touch.key.clone()));
             self.meter.begin_group();
             let outcome = self.settle(touch, history);
             self.meter.settled(rule);
@@ -204,14 +175,20 @@ impl Engine {
         outcomes.into_iter().flat_map(|outcome| outcome.into_changes(&became)).collect()
     }
 
+    /// Calls before the floors and behind them that were gone through, over all rules and batches.
+    #[cfg(test)]
+    pub(super) fn walked(&self) -> u64 {
+        let of_shelf = |shelf: &Shelf| match &shelf.groups {
+            Groups::Chain(groups) => groups.values().map(|group| group.walked).sum(),
+            Groups::FirstSeen(_) => 0,
+        };
+        self.shelves.iter().map(of_shelf).sum()
+    }
+
     /// Groups in memory, over all rules.
     #[cfg(test)]
     pub(super) fn groups_held(&self) -> usize {
-        let held = |shelf: &Shelf| match &shelf.groups {
-            Groups::Chain(groups) => groups.len(),
-            Groups::FirstSeen(groups) => groups.len(),
-        };
-        self.shelves.iter().map(held).sum()
+        self.shelves.iter().map(Shelf::len).sum()
     }
 
     /// Evaluates every call once and sorts what the rules want by group.
@@ -220,8 +197,7 @@ impl Engine {
         let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
         let mut index: Vec<FxHashMap<Key, usize>> = vec![FxHashMap::default(); rules.rules.len()];
-        let mut prepared =
-            Prepared { changes: changes.to_vec(), touches: Vec::new(), untimed: Vec::new() };
+        let mut prepared = Prepared::new(changes);
         let mut key = Vec::new();
         for change in changes {
             let both = [(&change.old, false), (&change.new, true)];
@@ -253,6 +229,7 @@ impl Engine {
                 }
             }
         }
+        prepared.split(rules, &self.shelves);
         prepared
     }
 
@@ -273,11 +250,13 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
+        let cold_before = held.cold_before(&touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
             alert_group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
             touched: touch.earliest,
+            since: touch.earliest,
             reach_micros: 0,
             felt_until: Micros(i64::MAX),
             quiet_micros: 0,
@@ -289,7 +268,7 @@ impl Engine {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
                 let group = groups.get(&touch.key);
-                need.settled_before = self.settled_before(chain, group, held.cold_before);
+                need.settled_before = self.settled_before(chain, group, cold_before);
                 let past = touch.ops.iter().map(|op| op.event.at);
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
@@ -297,8 +276,7 @@ impl Engine {
                 need.felt_until = newest.plus(chain.lookback_micros());
                 match group {
                     Some(group) => touch.earliest < group.floor,
-                    None => held
-                        .cold_before
+                    None => cold_before
                         .is_some_and(|cold| touch.earliest <= cold.plus(need.reach_micros)),
                 }
             }
@@ -308,7 +286,7 @@ impl Engine {
                 if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
-                    need.only_remembered = held.cold_before.is_none();
+                    need.only_remembered = cold_before.is_none();
                     self.remembers || !need.only_remembered
                 }
             }
@@ -342,18 +320,25 @@ impl Engine {
             events.extend(history.first_seen.iter().map(remembered));
             (events, history)
         });
+        let load = self.loads.get(touch.rule).and_then(Option::as_ref);
+        let batch = self.batches;
         let Some(held) = self.shelves.get_mut(touch.rule) else {
             return Outcome::default();
         };
-        match (&rule.kind, &mut held.groups) {
+        let key = touch.key.clone();
+        let (weight, cold_before) = (held.weight(&key), held.cold_before(&key));
+        let outcome = match (&rule.kind, &mut held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                settle_chain(rule, chain, groups, held.cold_before, touch, past)
+                let scope = Scope { rule, chain, key: &key, load };
+                settle_chain(scope, groups, cold_before, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
-                settle_first_seen(rule, first, groups, touch, past)
+                settle_first_seen(Prefix { rule, first, key: &key }, groups, batch, touch, past)
             }
             _ => Outcome::default(),
-        }
+        };
+        held.reweigh(&key, weight);
+        outcome
     }
 
     /// The calls of a history that take part in the group.
@@ -404,8 +389,15 @@ impl Engine {
         }
     }
 
-    /// Moves the watermark and lets go of groups that have been idle for long.
+    /// Moves the watermark and lets go of groups that have been idle for long, or are too many.
     fn advance(&mut self, changes: &[CallChange]) {
+        self.sweep(changes);
+        for shelf in &mut self.shelves {
+            shelf.make_room(&self.limits, self.batches);
+        }
+    }
+
+    fn sweep(&mut self, changes: &[CallChange]) {
         let newest_of = |with_future: bool| {
             let calls = changes.iter().filter_map(|change| change.new.as_ref());
             // What the tail noticed is dated by the clock, which a backfill's calls are far behind.
@@ -431,37 +423,20 @@ impl Engine {
         }
         self.swept_at = self.watermark;
         (self.unswept, self.unswept_future) = (0, 0);
-        for (rule, held) in self.rules.rules.iter().zip(&mut self.shelves) {
-            let Shelf { groups, cold_before } = held;
-            match (&rule.kind, groups) {
-                (Kind::Chain(chain), Groups::Chain(groups)) => {
-                    let before = watermark.minus(idle_micros(chain));
-                    groups.retain(|_, group| {
-                        let idle = group.idle_since(before);
-                        *cold_before = (*cold_before).max(idle);
-                        idle.is_none()
-                    });
-                }
-                (_, Groups::FirstSeen(groups)) if groups.len() > FIRST_SEEN_MAX => {
-                    groups.clear();
-                    *cold_before = (*cold_before).max(Some(watermark));
-                }
-                _ => {}
-            }
+        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
+            shelf.sweep(rule, watermark);
         }
     }
 }
 
 fn settle_chain(
-    rule: &Rule,
-    chain: &Chain,
+    scope: Scope<'_>,
     groups: &mut FxHashMap<Key, Group>,
     cold_before: Option<Micros>,
     touch: Touch,
     past: Option<(Vec<Event>, History)>,
 ) -> Outcome {
     let key = touch.key.clone();
-    let scope = Scope { rule, chain, key: &key };
     if let Some((events, mut history)) = past {
         let Some(until) = history.need.until(&history.alerts) else {
             groups.insert(key.clone(), Group::restore(scope, events, &history));
@@ -497,61 +472,21 @@ fn update(
 }
 
 fn settle_first_seen(
-    rule: &Rule,
-    first: &FirstSeen,
+    prefix: Prefix<'_>,
     groups: &mut FxHashMap<Key, Seen>,
+    batch: u64,
     touch: Touch,
     past: Option<(Vec<Event>, History)>,
 ) -> Outcome {
-    let key = touch.key.clone();
-    let prefix = Prefix { rule, first, key: &key };
     if let Some((events, history)) = past {
-        let (seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
+        let (mut seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
+        seen.used_in = batch;
         groups.insert(touch.key, seen);
         return outcome;
     }
-    groups.entry(touch.key).or_default().update(prefix, &touch.ops)
-}
-
-impl Prepared {
-    fn is_of(&self, changes: &[CallChange]) -> bool {
-        let same = |a: &Option<Arc<Call>>, b: &Option<Arc<Call>>| match (a, b) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        };
-        self.changes.len() == changes.len()
-            && self
-                .changes
-                .iter()
-                .zip(changes)
-                .all(|(mine, theirs)| same(&mine.old, &theirs.old) && same(&mine.new, &theirs.new))
-    }
-
-    fn add(&mut self, rule: usize, index: &mut FxHashMap<Key, usize>, key: &[Text], op: Op) {
-        let at = op.event.at;
-        if let Some(touch) = index.get(key).and_then(|index| self.touches.get_mut(*index)) {
-            touch.earliest = touch.earliest.min(at);
-            touch.ops.push(op);
-            return;
-        }
-        index.insert(key.into(), self.touches.len());
-        self.touches.push(Touch { rule, key: key.into(), ops: vec![op], earliest: at });
-    }
-
-    fn add_untimed(
-        &mut self,
-        number: usize,
-        rule: &Rule,
-        key: &[Text],
-        call: &Arc<Call>,
-        present: bool,
-    ) {
-        if matches!(&rule.kind, Kind::Chain(chain) if chain.is_single()) {
-            let call = Arc::clone(call);
-            self.untimed.push(Untimed { rule: number, key: key.into(), call, present });
-        }
-    }
+    let seen = groups.entry(touch.key).or_default();
+    seen.used_in = batch;
+    seen.update(prefix, &touch.ops)
 }
 
 /// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as

@@ -8,11 +8,11 @@ use rustc_hash::{FxHashSet, FxHasher};
 use crate::model::{Alert, AlertId, Call, CallId, Evidence, IdHasher, Micros, Text, Why};
 
 use super::chain::{Chains, Event};
-use super::rule::{Kind, Rule};
+use super::rule::Rule;
 use super::stages::Chain;
 
 /// The longest an episode can last, from its first match's close to its last's.
-const EPISODE_MAX_MICROS: i64 = 24 * Micros::HOUR;
+pub(super) const EPISODE_MAX_MICROS: i64 = 24 * Micros::HOUR;
 
 /// The most evidence calls an alert keeps.
 const EVIDENCE_MAX: usize = 200;
@@ -212,10 +212,6 @@ pub(super) fn alert_id(rule: &Rule, group: &[Text], closing: CallId) -> AlertId 
 
 /// An alert that rests on its closing call alone; episodes of more fill in the rest.
 pub(super) fn alert(rule: &Rule, group: &[Text], closing: &Arc<Call>, value: u64) -> Alert {
-    let threshold = match &rule.kind {
-        Kind::Chain(chain) => chain.threshold(),
-        Kind::FirstSeen(first) => first.baseline as u64,
-    };
     Alert {
         id: alert_id(rule, group, closing.id),
         rule: Text::clone(&rule.name),
@@ -231,7 +227,7 @@ pub(super) fn alert(rule: &Rule, group: &[Text], closing: &Arc<Call>, value: u64
         count: 1,
         why: Why {
             text: rule.why.clone(),
-            threshold,
+            threshold: rule.kind.threshold(),
             value,
             timespan: rule.timespan_micros().map(|micros| micros as f64 / 1e6),
         },

@@ -323,7 +323,7 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
         let is_near = |event: &usize| {
             let ats =
                 events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at, other.at));
-            *event != index
+            (*event != index || chain.is_same_event_allowed)
                 && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
         };
         let others = (0..chain.stages.len()).filter(|other| *other != stage);
@@ -340,9 +340,9 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
         };
     }
     // The latest of each stage before, and the earliest of each after: the shortest chain through this call.
-    let mut first = index;
+    let (own, mut first) = (usize::from(chain.is_same_event_allowed), index);
     for before in (0..stage).rev() {
-        let Some(found) = (0..first).rev().find(|event| fills(event, before)) else {
+        let Some(found) = (0..first + own).rev().find(|event| fills(event, before)) else {
             return format!(
                 "as stage `{}`: stage `{}` did not come before it within {span}",
                 name(stage),
@@ -353,7 +353,7 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
     }
     let mut last = index;
     for after in stage + 1..chain.stages.len() {
-        let Some(found) = (last + 1..events.len()).find(|event| fills(event, after)) else {
+        let Some(found) = (last + 1 - own..events.len()).find(|event| fills(event, after)) else {
             return format!(
                 "as stage `{}`: stage `{}` did not come after it within {span}",
                 name(stage),
@@ -383,6 +383,7 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
+    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at);
     for event in events.iter().take(index) {
         match value(event) {
             Some(value) if value == own => {
@@ -396,6 +397,15 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
             }
             _ => {}
         }
+    }
+    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at.since(began));
+    if let Some(learning) = first.learning_micros
+        && learned_for.is_some_and(|micros| micros <= learning)
+    {
+        let span = seconds(learning);
+        return vec![format!(
+            "what is seen in the first {span} of the group raises nothing, and this is"
+        )];
     }
     if seen.len() < first.baseline {
         return vec![format!(

@@ -117,6 +117,11 @@ impl Field {
         Ok(Self { name: name.into(), what })
     }
 
+    /// What the witnesses say differently.
+    pub(super) fn discrepancy() -> Self {
+        Self { name: "discrepancy".into(), what: What::Discrepancy }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -127,6 +132,43 @@ impl Field {
 
     pub(super) const fn is_number(&self) -> bool {
         matches!(self.what, What::DurationMs | What::AskToAnswerMs | What::Attempts)
+    }
+
+    /// True where a call has one value at most, which is one of a few words or a number.
+    pub(super) const fn has_one_value(&self) -> bool {
+        matches!(
+            self.what,
+            What::Label(_)
+                | What::Outcome
+                | What::Decision
+                | What::WitnessOutcome(_)
+                | What::Ran
+                | What::Kind
+        ) || self.is_number()
+    }
+
+    /// True where a call can be without a value.
+    pub(super) const fn may_be_missing(&self) -> bool {
+        !matches!(
+            self.what,
+            What::Label(_)
+                | What::Outcome
+                | What::Ran
+                | What::Kind
+                | What::Attempts
+                | What::Actor
+                | What::Session
+                | What::ToolName
+                | What::Code
+        )
+    }
+
+    /// Whether a field that is a number can be this one.
+    pub(super) fn can_be(&self, number: f64) -> bool {
+        match self.what {
+            What::Attempts => number >= 1.0 && number.fract().total_cmp(&0.0).is_eq(),
+            _ => number >= 0.0,
+        }
     }
 
     /// An argument may be a number or a text; all other fields are one or the other.
@@ -301,6 +343,11 @@ impl ValueField {
                 call.args.values.iter().filter(|arg| *arg.name == **name).map(plain).for_each(each);
             }
         }
+    }
+
+    /// True if calls that are grouped by that field all have the same value.
+    pub(super) fn is_grouped(&self, by: GroupField) -> bool {
+        *self == Self::Group(by)
     }
 
     pub(super) fn is_in(&self, call: &Call) -> bool {

@@ -5,11 +5,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{AlertId, CallId, Micros, Text};
 
-use super::chain::{Chains, Event};
+use super::chain::{Chains, Course, Event};
 use super::episode::{Episode, Reported};
 use super::history::History;
 use super::outcome::{Gone, Outcome, Set};
-use super::rule::Rule;
+use super::rule::{Kind, Rule};
 use super::stages::{Chain, MEMBER};
 
 /// What happened to one call in one group.
@@ -29,6 +29,23 @@ pub(super) struct Op {
 pub(super) struct Group {
     events: Vec<Event>,
     pub(super) floor: Micros,
+    told: Told,
+    /// Of alerts on how busy the group is, where it is or was.
+    load: Option<Box<Told>>,
+    /// From when on what was told of them was asked for.
+    load_from: Micros,
+    /// Of a rule on sessions, which are long: how far chains had come at the floor.
+    course: Option<Box<Course>>,
+    /// Calls gone through, over all batches.
+    #[cfg(test)]
+    pub(super) walked: u64,
+}
+
+/// What was told of a group's episodes.
+#[derive(Debug)]
+struct Told {
+    /// Matches that close before it were told, and nothing that happens can change them.
+    from: Micros,
     /// The episode open at the floor, as far as its matches close before it.
     open: Option<Episode>,
     /// The episodes that a fold from the floor shows, as last reported, in order.
@@ -41,6 +58,8 @@ pub(super) struct Scope<'a> {
     pub(super) rule: &'a Rule,
     pub(super) chain: &'a Chain,
     pub(super) key: &'a [Text],
+    /// What tells how busy the group is.
+    pub(super) load: Option<&'a Rule>,
 }
 
 /// Calls later than this are taken without a look into the store even by rules with a short reach.
@@ -65,7 +84,17 @@ pub(super) fn idle_micros(chain: &Chain) -> i64 {
 impl Group {
     /// A group of which nothing happened within a reach before the floor.
     pub(super) const fn new(floor: Micros) -> Self {
-        Self { events: Vec::new(), floor, open: None, reported: Vec::new() }
+        let told = Told::new(Micros(i64::MIN));
+        Self {
+            events: Vec::new(),
+            floor,
+            told,
+            load: None,
+            load_from: Micros(i64::MIN),
+            course: None,
+            #[cfg(test)]
+            walked: 0,
+        }
     }
 
     /// The group as it stood before the batch. `events` are the calls of the history that take
@@ -76,42 +105,117 @@ impl Group {
         events.dedup_by(|a, b| a.order(b).is_eq());
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
-        let before = fold(scope.chain, &events, floor, None, floor);
-        let shown: FxHashMap<AlertId, Reported> = before
-            .episodes
-            .iter()
-            .map(|episode| episode.reported(scope.rule, scope.key))
-            .map(|shown| (shown.id, shown))
-            .collect();
-        // An alert that the history does not bear out stays without a fingerprint: it is reported
-        // anew or retracted.
-        let mut reported: Vec<Reported> = history
-            .alerts
-            .iter()
-            .filter_map(|known| {
-                let known = known.reported()?;
-                let shown = shown.get(&known.id).filter(|shown| shown.agrees(&known));
-                Some(shown.cloned().unwrap_or(known))
-            })
-            .collect();
-        reported.sort_by_key(|reported| reported.last_seen);
-        Self { events, floor, open: None, reported }
+        let told = Told::restore(scope, &events, history, false);
+        let mut load = None;
+        if scope.load.is_some() && history.alerts.iter().any(|alert| alert.is_of_load) {
+            let key = load_key(scope);
+            if let Some(of_load) = scope.of_load(&key) {
+                let counted = counted(scope.chain, &events);
+                load = Some(Box::new(Told::restore(of_load, &counted, history, true)));
+            }
+        }
+        Self {
+            events,
+            floor,
+            told,
+            load,
+            load_from: history.need.touched,
+            course: None,
+            #[cfg(test)]
+            walked: 0,
+        }
     }
 
     /// Takes a batch's changes and tells what they did to the group's alerts.
     pub(super) fn update(&mut self, scope: Scope<'_>, ops: Vec<Op>) -> Outcome {
         let revised = apply(&mut self.events, ops);
         let cut = self.next_floor(scope.chain);
-        let folded = fold(scope.chain, &self.events, self.floor, self.open.take(), cut);
-        let now: Vec<Reported> =
-            folded.episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
-        let mut outcome = compare(scope, &self.reported, &now, &folded.episodes, &revised);
-        if scope.chain.is_single() {
-            outcome.standing.extend(now.iter().map(|now| now.id));
+        let is_quiet = self.is_quiet(scope.chain);
+        #[cfg(test)]
+        {
+            let settled = self.events.partition_point(|event| event.at < self.floor);
+            let passed = if is_quiet { settled } else { 0 };
+            self.walked += (self.events.len() - passed) as u64;
         }
-        self.reported = now;
+        let (folded, mut outcome) = if is_quiet {
+            self.told.stay(scope, cut, &revised)
+        } else {
+            self.told.renew(scope, &self.events, self.floor, cut, &revised)
+        };
+        if scope.chain.is_single() {
+            outcome.standing.extend(self.told.reported.iter().map(|now| now.id));
+        }
+        self.renew_load(scope, cut, &revised, &mut outcome);
         self.trim(scope.chain, cut, folded);
         outcome
+    }
+
+    /// True if it is known without a look at what came before the floor that nothing closes since.
+    fn is_quiet(&self, chain: &Chain) -> bool {
+        let Some(course) = &self.course else { return false };
+        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let since = self.events.get(settled..).unwrap_or_default();
+        !Course::clone(course).follow(chain, since)
+    }
+
+    /// Tells how busy the group is, where it is or was told to be.
+    fn renew_load(
+        &mut self,
+        scope: Scope<'_>,
+        cut: Micros,
+        revised: &FxHashSet<CallId>,
+        outcome: &mut Outcome,
+    ) {
+        let busy_from = scope.load.map_or(u64::MAX, |load| load.kind.threshold());
+        if self.load.is_none() && !self.is_busy(scope.chain, busy_from) {
+            return;
+        }
+        let key = load_key(scope);
+        let Some(of_load) = scope.of_load(&key) else { return };
+        let counted = counted(scope.chain, &self.events);
+        let told = self.load.take();
+        let mut told = told.unwrap_or_else(|| Box::new(Told::new(self.load_from)));
+        let (folded, load) = told.renew(of_load, &counted, self.floor, cut, revised);
+        outcome.add_load(load);
+        told.settle(of_load.chain, self.floor, cut, folded);
+        if told.open.is_some() || !told.reported.is_empty() {
+            self.load = Some(told);
+        }
+    }
+
+    /// True if there are as many calls as make the group busy. Of a long session that is not, only
+    /// what came since the floor is gone through.
+    fn is_busy(&mut self, chain: &Chain, busy_from: u64) -> bool {
+        if (self.events.len() as u64) < busy_from {
+            return false;
+        }
+        let count =
+            |events: &[Event]| events.iter().filter(|event| counts(chain, event)).count() as u64;
+        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let (settled, since) = self.events.split_at(settled);
+        if let Some(course) = &mut self.course {
+            if course.begun + (since.len() as u64) < busy_from {
+                return false;
+            }
+            course.begun = count(settled);
+        }
+        count(settled) + count(since) >= busy_from
+    }
+
+    /// How much of memory it takes, in calls.
+    pub(super) fn weight(&self) -> usize {
+        self.events.len() + 1
+    }
+
+    /// The newest call, or a time before it all.
+    pub(super) fn newest(&self) -> Micros {
+        self.events.last().map_or(self.floor, |event| event.at)
+    }
+
+    /// The newest call that is not ahead of the clock.
+    pub(super) fn settled_at(&self) -> Micros {
+        let newest = self.events.iter().rev().find(|event| !event.is_future());
+        newest.map_or(self.floor, |event| event.at)
     }
 
     /// The newest call, if it is older than `before`. A group with a call dated in the future is
@@ -127,54 +231,184 @@ impl Group {
     }
 
     /// Moves the floor to `cut`: what is before it is settled.
-    fn trim(&mut self, chain: &Chain, cut: Micros, folded: Folded) {
-        self.open = folded.open;
+    fn trim(&mut self, chain: &Chain, cut: Micros, told: Settled) {
+        self.told.settle(chain, self.floor, cut, told);
         if cut <= self.floor {
             return;
         }
-        self.floor = cut;
+        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let to_settle = self.events.partition_point(|event| event.at < cut);
         let context = cut.minus(chain.lookback_micros());
+        let gone = self.events.partition_point(|event| event.at < context);
+        if let Some(gap) = chain.gap_micros() {
+            // What a course has passed is thinned.
+            let known = if self.course.is_some() { settled } else { 0 };
+            let mut course = self.course.take().unwrap_or_else(|| Box::new(Course::new(chain)));
+            course.follow(chain, self.events.get(known..to_settle).unwrap_or_default());
+            self.course = Some(course);
+            self.floor = cut;
+            self.events.drain(..gone);
+            self.thin(gap, known.saturating_sub(gone));
+        } else {
+            self.floor = cut;
+            self.events.drain(..gone);
+        }
+    }
+}
+
+impl Told {
+    const fn new(from: Micros) -> Self {
+        Self { from, open: None, reported: Vec::new() }
+    }
+
+    /// What was told before, where the calls up to then bear it out.
+    fn restore(scope: Scope<'_>, events: &[Event], history: &History, is_of_load: bool) -> Self {
+        let listed = || history.alerts.iter().filter(|alert| alert.is_of_load == is_of_load);
+        // Alerts of the other kind can reach further back than what is listed of this one.
+        let starts = listed().filter_map(|alert| alert.closing_at);
+        let from = starts.fold(history.need.touched, Micros::min);
+        let before = fold(scope.chain, events, from, None, from);
+        let shown: FxHashMap<AlertId, Reported> = before
+            .episodes
+            .iter()
+            .map(|episode| episode.reported(scope.rule, scope.key))
+            .map(|shown| (shown.id, shown))
+            .collect();
+        // An alert that the history does not bear out stays without a fingerprint: it is reported
+        // anew or retracted.
+        let mut reported: Vec<Reported> = listed()
+            .filter_map(|known| {
+                let known = known.reported()?;
+                let shown = shown.get(&known.id).filter(|shown| shown.agrees(&known));
+                Some(shown.cloned().unwrap_or(known))
+            })
+            .collect();
+        reported.sort_by_key(|reported| reported.last_seen);
+        Self { from, open: None, reported }
+    }
+
+    /// Tells what is otherwise than it was told.
+    fn renew(
+        &mut self,
+        scope: Scope<'_>,
+        events: &[Event],
+        floor: Micros,
+        cut: Micros,
+        revised: &FxHashSet<CallId>,
+    ) -> (Settled, Outcome) {
+        let floor = floor.max(self.from);
+        let folded = fold(scope.chain, events, floor, self.open.take(), cut);
+        let outcome = self.tell(scope, &folded.episodes, revised);
+        let starts = folded.episodes.iter().map(|episode| episode.span.first_at).collect();
+        (Settled { open: folded.open, starts }, outcome)
+    }
+
+    /// As [`Self::renew`], where it is known that nothing closes from the floor on.
+    fn stay(
+        &mut self,
+        scope: Scope<'_>,
+        cut: Micros,
+        revised: &FxHashSet<CallId>,
+    ) -> (Settled, Outcome) {
+        let open = self.open.take();
+        let outcome = self.tell(scope, open.as_slice(), revised);
+        let starts = open.iter().map(|open| open.span.first_at).collect();
+        let open = open.filter(|open| open.span.takes(cut, scope.chain.quiet_micros));
+        (Settled { open, starts }, outcome)
+    }
+
+    fn tell(
+        &mut self,
+        scope: Scope<'_>,
+        episodes: &[Episode],
+        revised: &FxHashSet<CallId>,
+    ) -> Outcome {
+        let now: Vec<Reported> =
+            episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
+        let outcome = compare(scope, &self.reported, &now, episodes, revised);
+        self.reported = now;
+        outcome
+    }
+
+    /// Forgets what no change from `cut` on can concern, where the floor moves there.
+    fn settle(&mut self, chain: &Chain, floor: Micros, cut: Micros, settled: Settled) {
+        self.open = settled.open;
+        if cut <= floor {
+            return;
+        }
         let open_from = self.open.as_ref().map(|open| open.span.first_at);
         if let Some(open) = &mut self.open {
-            open.settle(context);
+            open.settle(cut.minus(chain.lookback_micros()));
         }
-        let gone = self.events.partition_point(|event| event.at < context);
-        self.events.drain(..gone);
-        if let Some(gap) = chain.gap_micros() {
-            self.thin(gap);
-        }
-        let mut episodes = folded.episodes.iter();
+        let mut starts = settled.starts.into_iter();
         self.reported.retain(|reported| {
-            let from = episodes.next().map(|episode| episode.span.first_at);
+            let from = starts.next();
             reported.last_seen >= cut || (from.is_some() && from == open_from)
         });
     }
 }
 
+impl<'a> Scope<'a> {
+    /// That of the rule which tells how busy the group is.
+    fn of_load(&self, key: &'a [Text]) -> Option<Self> {
+        let rule = self.load?;
+        let Kind::Chain(chain) = &rule.kind else { return None };
+        Some(Self { rule, chain, key, load: None })
+    }
+}
+
+/// Names a group among those of all rules.
+fn load_key(scope: Scope<'_>) -> Vec<Text> {
+    std::iter::once(&scope.rule.name).chain(scope.key).cloned().collect()
+}
+
+/// The calls that make a group busy: those that fill something, and of a session, which is thinned,
+/// those that a chain starts with. The others stay as what keeps the session going.
+fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
+    let counted =
+        |event: &Event| Event { stages: u32::from(counts(chain, event)), ..event.clone() };
+    events.iter().map(counted).collect()
+}
+
+fn counts(chain: &Chain, event: &Event) -> bool {
+    let wanted = if chain.gap_micros().is_some() { 1 } else { !MEMBER };
+    event.stages & wanted != 0
+}
+
 impl Group {
     /// Of the calls before the floor, keeps what a later match can still rest on: nothing of a
     /// session that has ended or has no call yet that a chain starts with, and of the calls that
-    /// only keep it going as many as show that it did.
-    fn thin(&mut self, gap_micros: i64) {
-        let settled = self.events.partition_point(|event| event.at < self.floor);
-        let mut later = self.events.split_off(settled);
-        let mut kept: Vec<Event> = Vec::new();
-        for (index, event) in self.events.iter().enumerate() {
-            let next = self.events.get(index + 1);
-            let next_at = next.map_or(self.floor, |next| next.at);
-            // Nobody knows yet what the last one leads to.
-            let is_bridge = next.is_none()
-                || kept.last().is_some_and(|last| next_at.since(last.at) > gap_micros);
-            let is_start = event.stages & 1 != 0;
-            if is_start || !kept.is_empty() && (event.stages != MEMBER || is_bridge) {
-                kept.push(event.clone());
+    /// only keep it going as many as show that it did. The first `known` were thinned before.
+    fn thin(&mut self, gap_micros: i64, known: usize) {
+        let floor = self.floor;
+        let is_start = |event: &Event| event.stages & 1 != 0;
+        let before_floor = self.events.partition_point(|event| event.at < floor);
+        let first = self.events.iter().take(before_floor).position(is_start);
+        let first = first.unwrap_or(before_floor);
+        self.events.drain(..first);
+        let settled = before_floor - first;
+        // The last one is looked at again: only now it is known what it leads to.
+        let known = known.saturating_sub(first).saturating_sub(1);
+        let mut kept = known;
+        for index in known..settled {
+            let next = self.events.get(index + 1).filter(|_| index + 1 < settled);
+            let is_last = next.is_none();
+            let next_at = next.map_or(floor, |next| next.at);
+            let leads_on = |kept: usize, events: &[Event]| {
+                let last = kept.checked_sub(1).and_then(|last| events.get(last));
+                last.is_some_and(|last| next_at.since(last.at) > gap_micros)
+            };
+            let Some(event) = self.events.get(index) else { break };
+            let is_bridge = is_last || leads_on(kept, &self.events);
+            if is_start(event) || kept > 0 && (event.stages != MEMBER || is_bridge) {
+                self.events.swap(kept, index);
+                kept += 1;
             }
-            if kept.last().is_some_and(|last| next_at.since(last.at) > gap_micros) {
-                kept.clear();
+            if leads_on(kept, &self.events) {
+                kept = 0;
             }
         }
-        kept.append(&mut later);
-        self.events = kept;
+        self.events.drain(kept..settled.max(kept));
     }
 }
 
@@ -207,6 +441,14 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
     }
     events.extend(rest);
     revised
+}
+
+/// What goes on behind the new floor.
+struct Settled {
+    /// The episode open at the cut, as far as its matches close before the cut.
+    open: Option<Episode>,
+    /// When the first match of each episode that was told closes.
+    starts: Vec<Micros>,
 }
 
 /// The episodes from a floor on.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::model::{AlertId, Call, CallId, FirstSeen, Micros, Text};
 
 use super::episode::Reported;
+use super::limits::STATE_SATURATED;
 
 /// What has to be read from the store before a batch can be applied: the past of one group of one
 /// rule.
@@ -20,6 +21,9 @@ pub struct HistoryNeed {
     pub alert_group: Vec<(Text, Text)>,
     /// The earliest time that the batch touches; before everything where all of the past is wanted.
     pub touched: Micros,
+    /// When the batch first touches the group at this part of its past; tells the needs of one group
+    /// apart.
+    pub since: Micros,
     /// How far before `touched`, and before the first close of the earliest listed alert, calls
     /// still matter.
     pub reach_micros: i64,
@@ -51,6 +55,44 @@ impl HistoryNeed {
         });
         (until.plus(self.quiet_micros) < self.settled_before).then_some(until)
     }
+
+    /// Whether an alert with that group has to be in the answer, as far as its group goes: it is one
+    /// of the rule in the group that is asked for, or tells how busy that group is. `rule` is the
+    /// name of the need's rule, `of` that of the alert's.
+    pub fn concerns(&self, rule: &str, of: &str, group: &[(Text, Text)]) -> bool {
+        let is_of_load = of == STATE_SATURATED
+            && group.iter().any(|(name, value)| &**name == "rule" && &**value == rule);
+        (of == rule || is_of_load) && self.alert_group.iter().all(|pair| group.contains(pair))
+    }
+}
+
+impl History {
+    /// From when on the answer holds the group's calls.
+    fn from(&self) -> Micros {
+        let starts = self.alerts.iter().filter_map(|alert| alert.closing_at);
+        starts.fold(self.need.touched, Micros::min).minus(self.need.reach_micros)
+    }
+
+    /// Whether the answer reaches to where a later one of the same group begins. One without an end
+    /// takes everything along.
+    pub(super) fn meets(&self, later: Option<&Self>) -> bool {
+        match (self.need.until(&self.alerts), later) {
+            (None, _) => true,
+            (Some(until), Some(later)) => until >= later.from(),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Takes a later answer of the same group in.
+    pub(super) fn join(&mut self, later: Self) {
+        self.need.felt_until = self.need.felt_until.max(later.need.felt_until);
+        self.calls.extend(later.calls);
+        for alert in later.alerts {
+            if !self.alerts.iter().any(|known| known.id == alert.id) {
+                self.alerts.push(alert);
+            }
+        }
+    }
 }
 
 /// The answer to a need: the group as it stands in the store, before the batch.
@@ -60,8 +102,8 @@ pub struct History {
     /// All calls of the group from `min(touched, closing_at of the earliest listed alert) - reach`
     /// to [`HistoryNeed::until`], in any order. Calls that the rule does not ask for do no harm.
     pub calls: Vec<Arc<Call>>,
-    /// The alerts of the rule and group that are not retracted, with `last_seen` no earlier than
-    /// `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's
+    /// The alerts of the rule and group ([`HistoryNeed::concerns`]) that are not retracted, with
+    /// `last_seen` no earlier than `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's
     /// fields and values.
     pub alerts: Vec<KnownAlert>,
     /// For a first-seen rule: what is remembered of first calls that an earlier database had.
@@ -78,6 +120,8 @@ pub struct KnownAlert {
     pub first_seen: Option<Micros>,
     pub last_seen: Option<Micros>,
     pub count: u64,
+    /// It tells how busy the group is, and is none of the rule's own.
+    pub is_of_load: bool,
 }
 
 impl KnownAlert {

@@ -12,6 +12,7 @@ use crate::model::{
 use super::engine::Engine;
 use super::field::GroupField;
 use super::history::{History, HistoryNeed, KnownAlert};
+use super::limits::STATE_SATURATED;
 use super::rule::RuleSet;
 
 /// All calls and all alerts, as they stand.
@@ -23,6 +24,8 @@ pub(super) struct Ledger {
     pub(super) first_seen: FxHashMap<(Text, Vec<(Text, Text)>), FirstSeen>,
     /// First calls of an earlier store.
     pub(super) remembered: Vec<FirstSeen>,
+    /// Calls that were asked for, over all batches.
+    pub(super) read: usize,
     /// Keys that this store was told of, whatever was told.
     told: FxHashSet<(Text, Vec<(Text, Text)>)>,
 }
@@ -35,6 +38,7 @@ impl Ledger {
             alerts: FxHashMap::default(),
             first_seen: FxHashMap::default(),
             remembered: Vec::new(),
+            read: 0,
             told: FxHashSet::default(),
         }
     }
@@ -67,10 +71,14 @@ impl Ledger {
         told
     }
 
-    /// The newest time of any call.
+    /// The newest time of any call, and of those that are not ahead of the clock.
     #[cfg(test)]
-    pub(super) fn newest(&self) -> Option<Micros> {
-        self.calls.values().filter_map(|call| call.at).max()
+    pub(super) fn newest(&self) -> (Option<Micros>, Option<Micros>) {
+        let settled = self.calls.values().filter(|call| !super::chain::is_future(call));
+        (
+            self.calls.values().filter_map(|call| call.at).max(),
+            settled.filter_map(|call| call.at).max(),
+        )
     }
 
     fn write(&mut self, change: &AlertChange) {
@@ -91,11 +99,11 @@ impl Ledger {
         self.told.contains(&(Text::clone(&fact.rule), fact.group.clone()))
     }
 
-    fn answer(&self, need: HistoryNeed) -> History {
-        let rule = self.rules.rules.get(need.rule).map(|rule| &rule.name);
+    fn answer(&mut self, need: HistoryNeed) -> History {
+        let rule = self.rules.rules.get(need.rule).map(|rule| Text::clone(&rule.name));
+        let rule = rule.as_ref();
         let is_listed = |alert: &&Alert| {
-            Some(&alert.rule) == rule
-                && need.alert_group.iter().all(|pair| alert.group.contains(pair))
+            rule.is_some_and(|rule| need.concerns(rule, &alert.rule, &alert.group))
                 && alert.last_seen.is_some_and(|at| at >= need.touched.minus(need.reach_micros))
         };
         let alerts: Vec<KnownAlert> =
@@ -109,7 +117,8 @@ impl Ledger {
                     GroupField::parse(field).is_ok_and(|field| field.value(call) == Some(value))
                 })
         };
-        let calls = self.calls.values().filter(is_member).cloned().collect();
+        let calls: Vec<Arc<Call>> = self.calls.values().filter(is_member).cloned().collect();
+        self.read += calls.len();
         // What this store was told of a group itself stands in its own calls.
         let first_seen = self.remembered.iter().filter(|fact| {
             Some(&fact.rule) == rule
@@ -129,5 +138,6 @@ fn known_alert(alert: &Alert) -> KnownAlert {
         first_seen: alert.first_seen,
         last_seen: alert.last_seen,
         count: alert.count,
+        is_of_load: *alert.rule == *STATE_SATURATED,
     }
 }

@@ -6,6 +6,7 @@ use super::bounds::Compare;
 use super::cidr::Cidr;
 use super::field::{Field, Subject};
 use super::yaml::{Node, Value};
+use crate::model::Discrepancy;
 
 /// A condition over one call.
 #[derive(Clone, Debug)]
@@ -45,6 +46,19 @@ impl Expr {
             Self::And(parts) => parts.iter().all(|part| part.matches(subject)),
             Self::Or(parts) => parts.iter().any(|part| part.matches(subject)),
             Self::Not(part) => !part.matches(subject),
+        }
+    }
+
+    /// Calls `each` with every item.
+    pub(super) fn each_item<'e>(&'e self, each: &mut dyn FnMut(&'e Item)) {
+        match self {
+            Self::Item(item) => each(item),
+            Self::And(parts) | Self::Or(parts) => {
+                for part in parts {
+                    part.each_item(each);
+                }
+            }
+            Self::Not(part) => part.each_item(each),
         }
     }
 
@@ -93,9 +107,77 @@ impl Item {
         Ok(Self { asks: asks(key, values), field, tests, all })
     }
 
+    /// Asks for calls that a witness should tell of and does not.
+    pub(super) fn unwitnessed() -> Self {
+        let word = Discrepancy::UNWITNESSED;
+        Self {
+            asks: format!("discrepancy: {word}"),
+            field: Field::discrepancy(),
+            tests: vec![Test::Exact(word.to_owned())],
+            all: false,
+        }
+    }
+
     /// What it asks, as the rule says it.
     pub(super) fn asks(&self) -> &str {
         &self.asks
+    }
+
+    pub(super) fn field_name(&self) -> &str {
+        self.field.name()
+    }
+
+    /// True where a call has one value of the field at most, and that is one of a few words or a
+    /// number.
+    pub(super) const fn has_one_value(&self) -> bool {
+        self.field.has_one_value()
+    }
+
+    pub(super) const fn is_number(&self) -> bool {
+        self.field.is_number()
+    }
+
+    pub(super) const fn may_be_missing(&self) -> bool {
+        self.field.may_be_missing()
+    }
+
+    /// Whether the field can be that number.
+    pub(super) fn can_be(&self, number: f64) -> bool {
+        self.field.can_be(number)
+    }
+
+    pub(super) fn words(&self) -> Option<Vec<&'static str>> {
+        self.field.words()
+    }
+
+    /// The numbers that it compares with.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
+        self.tests.iter().filter_map(|test| match test {
+            Test::Number(_, number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// The texts that it compares with; none where it asks for more than one of some texts.
+    pub(super) fn texts(&self) -> Option<Vec<&str>> {
+        let mut texts = Vec::new();
+        for test in &self.tests {
+            match test {
+                Test::Exact(text) | Test::Cased(text) => texts.push(text.as_str()),
+                Test::Exists(_) => {}
+                _ => return None,
+            }
+        }
+        Some(texts)
+    }
+
+    /// Whether it holds for a call with this value alone, or with none.
+    pub(super) fn holds_for(&self, value: Option<&str>) -> bool {
+        let holds = |test: &Test| match test {
+            Test::Exists(wanted) => value.is_some() == *wanted,
+            test => value.is_some_and(|value| test.holds(value)),
+        };
+        if self.all { self.tests.iter().all(holds) } else { self.tests.iter().any(holds) }
     }
 
     /// The values that the field has in the call, as they are compared.

@@ -19,6 +19,10 @@ pub struct RuleCost {
     pub nanos: u64,
     /// Groups held in memory.
     pub groups: u64,
+    /// What the groups hold: calls, or values of a first-seen rule, and one for each group.
+    pub held: u64,
+    /// Groups that were let go to make room, to be read again from the store.
+    pub let_go: u64,
 }
 
 /// Counts and times the rules of one engine.

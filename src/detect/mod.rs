@@ -15,6 +15,7 @@ mod condition;
 mod correlation;
 mod distinct;
 mod document;
+mod doubts;
 mod engine;
 mod episode;
 mod explain;
@@ -23,6 +24,7 @@ mod group;
 mod history;
 mod known;
 mod ledger;
+mod limits;
 mod matcher;
 mod meter;
 mod outcome;
@@ -30,14 +32,20 @@ mod overrides;
 mod problem;
 mod rule;
 mod seen;
+mod shelf;
 mod shipped;
 mod stages;
 mod tally;
+mod touch;
 mod trial;
 mod yaml;
 
 #[cfg(test)]
+mod failures;
+#[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod memory;
 #[cfg(test)]
 mod naive;
 #[cfg(test)]
@@ -53,6 +61,7 @@ pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;
 pub use history::{History, HistoryNeed, KnownAlert};
+pub use limits::STATE_SATURATED;
 pub use meter::RuleCost;
 pub use overrides::Overrides;
 pub use problem::RuleProblem;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::model::{AlertId, Call, CallId, Micros, Text};
 
 use super::episode::alert_id;
-use super::rule::RuleSet;
+use super::limits::Limits;
+use super::rule::{Rule, RuleSet};
 
 /// One rule, told again in Rust rather than YAML.
 pub(super) struct NaiveRule {
@@ -21,7 +22,7 @@ pub(super) type GroupOf = fn(&Call) -> Option<Vec<Text>>;
 
 pub(super) enum What {
     Chain(NaiveChain),
-    FirstSeen { stage: &'static str, fits: Fits, baseline: usize },
+    FirstSeen { stage: &'static str, fits: Fits, baseline: usize, learning: Option<i64> },
 }
 
 pub(super) type Fits = fn(&Call) -> bool;
@@ -32,6 +33,8 @@ pub(super) struct NaiveChain {
     pub(super) stages: Vec<NaiveStage>,
     /// False where the stages can be filled in any order.
     pub(super) ordered: bool,
+    /// One call may fill several stages.
+    pub(super) same: bool,
     pub(super) timespan: i64,
     /// The longest gap of a session that the chain must lie in.
     pub(super) gap: Option<i64>,
@@ -76,7 +79,12 @@ type Members = Vec<(Arc<Call>, u32)>;
 type FirstOf<'a> = (&'a Vec<Text>, &'a Arc<Call>);
 
 /// All alerts over a set of calls.
-pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) -> Vec<Said> {
+pub(super) fn alerts(
+    rules: &[NaiveRule],
+    set: &RuleSet,
+    calls: &[Arc<Call>],
+    limits: &Limits,
+) -> Vec<Said> {
     let mut out = Vec::new();
     for rule in rules {
         let mut groups: BTreeMap<Vec<Text>, Members> = BTreeMap::new();
@@ -96,16 +104,23 @@ pub(super) fn alerts(rules: &[NaiveRule], set: &RuleSet, calls: &[Arc<Call>]) ->
         }
         match &rule.what {
             What::Chain(chain) => {
+                let compiled = set.rules().iter().find(|other| *other.name == *rule.name).unwrap();
                 for (group, calls) in &groups {
-                    out.extend(Search { chain, calls }.alerts(rule.name, group, set));
+                    let search = Search { chain, calls };
+                    out.extend(search.alerts(compiled, group, |call| search.close(call)));
+                    if let Some(load) = limits.load(compiled) {
+                        let max = usize::try_from(limits.group_calls_max).unwrap();
+                        out.extend(loads(&search, &load, &compiled.name, group, max));
+                    }
                 }
             }
-            What::FirstSeen { stage, fits, baseline } => {
+            What::FirstSeen { stage, fits, baseline, learning } => {
                 let calls_of =
                     |calls: &Members| calls.iter().map(|(call, _)| call.clone()).collect();
                 let groups = groups.iter().map(|(key, calls)| (key.clone(), calls_of(calls)));
                 let groups = groups.collect();
-                out.extend(first_seen(rule.name, stage, *fits, *baseline, &groups, set));
+                let home = (*baseline, *learning);
+                out.extend(first_seen(rule.name, stage, *fits, home, &groups, set));
             }
         }
     }
@@ -123,16 +138,16 @@ impl Search<'_> {
         self.calls[call].0.at.map(|at| at.0)
     }
 
-    fn alerts(&self, rule: &str, group: &[Text], set: &RuleSet) -> Vec<Said> {
+    fn alerts(&self, rule: &Rule, group: &[Text], close: impl Fn(usize) -> Filled) -> Vec<Said> {
         let mut episodes: Vec<Vec<(usize, Filled)>> = Vec::new();
         let mut out = Vec::new();
         for closing in 0..self.calls.len() {
-            let filled = self.close(closing);
+            let filled = close(closing);
             if filled.is_empty() {
                 continue;
             }
             let Some(at) = self.at(closing) else {
-                out.push(self.say(rule, group, set, &[(closing, filled)]));
+                out.push(self.say(rule, group, &[(closing, filled)]));
                 continue;
             };
             let joins = episodes.last().is_some_and(|episode| {
@@ -146,11 +161,11 @@ impl Search<'_> {
                 episodes.push(vec![(closing, filled)]);
             }
         }
-        out.extend(episodes.iter().map(|episode| self.say(rule, group, set, episode)));
+        out.extend(episodes.iter().map(|episode| self.say(rule, group, episode)));
         out
     }
 
-    fn say(&self, rule: &str, group: &[Text], set: &RuleSet, episode: &[(usize, Filled)]) -> Said {
+    fn say(&self, rule: &Rule, group: &[Text], episode: &[(usize, Filled)]) -> Said {
         let (first, last) = (&episode[0], &episode[episode.len() - 1]);
         let mut evidence = first.1.clone();
         let mut others = Filled::new();
@@ -164,11 +179,10 @@ impl Search<'_> {
             evidence.entry(call).or_insert(slot);
         }
         let closing = self.calls[first.0].0.id;
-        let compiled = set.rules().iter().find(|other| *other.name == *rule).unwrap();
         Said {
-            rule: rule.to_owned(),
+            rule: rule.name.to_string(),
             group: group.to_vec(),
-            id: alert_id(compiled, group, closing),
+            id: alert_id(rule, group, closing),
             closing,
             first_seen: evidence.keys().filter_map(|call| self.at(*call)).min().map(Micros),
             last_seen: self.at(last.0).map(Micros),
@@ -269,7 +283,7 @@ impl Search<'_> {
             return;
         }
         if stage > 0 {
-            for earlier in 0..call {
+            for earlier in 0..call + usize::from(self.chain.same) {
                 chain.push(earlier);
                 self.extend(chain, filled);
                 chain.pop();
@@ -305,7 +319,12 @@ impl Search<'_> {
             .filter(|(_, fills)| !fills.is_empty())
             .collect();
         let closes = window.last().is_some_and(|(call, _)| *call == closing);
-        if !closes || !each_its_own(self.chain.stages.len(), &window, &mut Vec::new()) {
+        let is_filled = if self.chain.same {
+            stages.clone().all(|stage| window.iter().any(|(_, fills)| fills.contains(&stage)))
+        } else {
+            each_its_own(self.chain.stages.len(), &window, &mut Vec::new())
+        };
+        if !closes || !is_filled {
             return;
         }
         for (call, stages) in window {
@@ -314,6 +333,50 @@ impl Search<'_> {
             }
         }
     }
+}
+
+/// Where more calls that the rule asks for than `max` lie in what it looks back over: of a rule on
+/// sessions, in one session, those that a chain starts with.
+fn loads(search: &Search<'_>, load: &Rule, of: &Text, group: &[Text], max: usize) -> Vec<Said> {
+    let chain = search.chain;
+    let is_single = chain.stages.len() == 1 && chain.stages[0].count.is_none();
+    if is_single {
+        return Vec::new();
+    }
+    let spans = chain.stages.iter().filter_map(|stage| Some(stage.count.as_ref()?.0));
+    let lookback = chain.timespan + spans.max().unwrap_or(0);
+    let is_asked = |call: usize| {
+        let stages = if chain.gap.is_some() { 0..1 } else { 0..chain.stages.len() };
+        stages.into_iter().any(|stage| {
+            let per = match &chain.stages[stage].count {
+                Some((_, NaiveCount::Share { per, .. })) => per(&search.calls[call].0),
+                _ => false,
+            };
+            per || search.fits(stage, call)
+        })
+    };
+    let one =
+        NaiveStage { name: "call", fits: |_| true, count: Some((0, NaiveCount::Events(|_| true))) };
+    let told = NaiveChain { stages: vec![one], ..chain.clone() };
+    let telling = Search { chain: &told, calls: search.calls };
+    let group: Vec<Text> = std::iter::once(of).chain(group).cloned().collect();
+    telling.alerts(load, &group, |closing| {
+        let Some(end) = search.at(closing).filter(|_| is_asked(closing)) else {
+            return Filled::new();
+        };
+        let is_near = |call: usize| {
+            search.at(call).is_some_and(|at| end - at <= lookback)
+                && chain.gap.is_none_or(|gap| {
+                    (call..closing)
+                        .all(|call| search.at(call + 1).unwrap() - search.at(call).unwrap() <= gap)
+                })
+        };
+        let near: Filled = (0..=closing)
+            .filter(|call| is_asked(*call) && is_near(*call))
+            .map(|call| (call, (0, 0)))
+            .collect();
+        if near.len() > max { near } else { Filled::new() }
+    })
 }
 
 fn show(filled: &mut Filled, more: Filled) {
@@ -344,7 +407,7 @@ fn first_seen(
     name: &str,
     stage: &str,
     fits: Fits,
-    baseline: usize,
+    (baseline, learning): (usize, Option<i64>),
     groups: &BTreeMap<Vec<Text>, Vec<Arc<Call>>>,
     set: &RuleSet,
 ) -> Vec<Said> {
@@ -359,7 +422,12 @@ fn first_seen(
     let mut out = Vec::new();
     for values in prefixes.values_mut() {
         values.sort_by_key(|(_, call)| call.order());
-        for (group, call) in values.iter().skip(baseline) {
+        let began = values[0].1.at.unwrap();
+        let is_learned = |call: &Call| {
+            learning.is_some_and(|learning| call.at.unwrap().since(began) <= learning)
+        };
+        let news = values.iter().skip(baseline).filter(|(_, call)| !is_learned(call));
+        for (group, call) in news {
             out.push(Said {
                 rule: name.to_owned(),
                 group: (*group).clone(),

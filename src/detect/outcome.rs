@@ -12,6 +12,8 @@ pub(super) struct Outcome {
     /// Alerts that stand although their call may be gone without its time: it has come back with
     /// one.
     pub(super) standing: FxHashSet<AlertId>,
+    /// What it did to alerts on groups that are too busy.
+    pub(super) load: Option<Box<Self>>,
     /// Values seen for the first time, and those no longer seen.
     pub(super) first_seen: Vec<FirstSeen>,
 }
@@ -36,15 +38,22 @@ impl Outcome {
         self.gone.extend(other.gone);
         self.standing.extend(other.standing);
         self.first_seen.extend(other.first_seen);
+        if let Some(load) = other.load {
+            self.add_load(*load);
+        }
+    }
+
+    pub(super) fn add_load(&mut self, load: Self) {
+        if !load.set.is_empty() || !load.gone.is_empty() {
+            self.load.get_or_insert_default().extend(load);
+        }
     }
 
     /// The changes as they are told. An alert whose closing call became another call, even one of
     /// another group, goes on as the alert that closes with that other call. `became` says what the
     /// batch made of each revised call.
-    pub(super) fn into_changes(
-        mut self,
-        became: &FxHashMap<CallId, CallId>,
-    ) -> impl Iterator<Item = AlertChange> + use<> {
+    pub(super) fn into_changes(mut self, became: &FxHashMap<CallId, CallId>) -> Vec<AlertChange> {
+        let load = self.load.take();
         let closings: FxHashMap<CallId, usize> =
             self.set.iter().enumerate().map(|(index, set)| (set.alert.closing, index)).collect();
         let mut retracted = Vec::new();
@@ -67,6 +76,8 @@ impl Outcome {
             is_new: set.is_new,
             replaces: set.replaces,
         });
-        set.chain(retracted)
+        let mut changes: Vec<AlertChange> = set.chain(retracted).collect();
+        changes.extend(load.into_iter().flat_map(|load| load.into_changes(became)));
+        changes
     }
 }

@@ -9,10 +9,11 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Tri};
 
-use super::engine::{Engine, evaluate};
+use super::engine::Engine;
 use super::field::LabelsOf;
 use super::fixture::{Shape, call};
 use super::ledger::Ledger;
+use super::limits::Limits;
 use super::naive::{
     Fits, GroupOf, NaiveChain, NaiveCount, NaiveRule, NaiveStage, Said, What, alerts,
 };
@@ -21,6 +22,9 @@ use super::rule::RuleSet;
 
 const SECOND: i64 = Micros::SECOND;
 const HOUR: i64 = Micros::HOUR;
+
+/// Cases of each property; `PROPTEST_CASES` raises them.
+const CASES_MIN: u32 = 600;
 
 fn open(call: &Call) -> bool {
     matches!(&*call.tool, "fetch" | "all")
@@ -45,6 +49,7 @@ fn ok(call: &Call) -> bool {
 fn naive_rules() -> Vec<NaiveRule> {
     let mut rules = ordered_rules();
     rules.extend(other_rules());
+    rules.extend(rules_with_options());
     rules
 }
 
@@ -59,7 +64,7 @@ fn counted(name: &'static str, fits: Fits, span: i64, count: NaiveCount) -> Naiv
 /// Spans in seconds.
 fn chain(stages: Vec<NaiveStage>, timespan: i64, quiet: i64) -> NaiveChain {
     let (timespan, quiet) = (timespan * SECOND, quiet * SECOND);
-    NaiveChain { stages, ordered: true, timespan, gap: None, quiet }
+    NaiveChain { stages, ordered: true, same: false, timespan, gap: None, quiet }
 }
 
 fn rule(name: &'static str, group: GroupOf, chain: NaiveChain) -> NaiveRule {
@@ -132,17 +137,41 @@ fn other_rules() -> Vec<NaiveRule> {
         NaiveRule {
             name: "pairs",
             groups: vec![|call| Some(vec![call.session.clone(), call.tenant.clone()?])],
-            what: What::FirstSeen { stage: "in", fits: ok, baseline: 0 },
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 0, learning: None },
         },
         NaiveRule {
             name: "tenants",
             groups: vec![|call| Some(vec![call.principal.clone()?, call.tenant.clone()?])],
-            what: What::FirstSeen { stage: "in", fits: ok, baseline: 1 },
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 1, learning: None },
         },
         NaiveRule {
             name: "tools",
             groups: vec![|call| Some(vec![call.tool.clone()])],
-            what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2 },
+            what: What::FirstSeen { stage: "in", fits: |_| true, baseline: 2, learning: None },
+        },
+    ]
+}
+
+fn rules_with_options() -> Vec<NaiveRule> {
+    let many = counted("ok", ok, 5, NaiveCount::Events(|count| count >= 2));
+    let four = vec![plain("a", open), plain("b", sensitive), many, plain("c", outbound)];
+    let at_once = NaiveChain { same: true, ..chain(four, 10, 10) };
+    let two = chain(vec![plain("a", open), plain("b", sensitive)], 9, 9);
+    let together = NaiveChain { same: true, ordered: false, ..two };
+    let tainted = NaiveChain {
+        same: true,
+        gap: Some(30 * 60 * SECOND),
+        ..chain(vec![plain("a", open), plain("c", outbound)], 24 * 3600, 30 * 60)
+    };
+    let learning = Some(20 * SECOND);
+    vec![
+        rule("at-once", BY_SESSION, at_once),
+        rule("together", BY_ACTOR, together),
+        rule("tainted-at-once", BY_SESSION, tainted),
+        NaiveRule {
+            name: "learned",
+            groups: vec![|call| Some(vec![call.principal.clone()?, call.tool.clone()])],
+            what: What::FirstSeen { stage: "in", fits: ok, baseline: 2, learning },
         },
     ]
 }
@@ -335,13 +364,18 @@ fn all_said<'a>(alerts: impl IntoIterator<Item = &'a Alert>) -> Vec<Said> {
 }
 
 /// The alerts that stand after the deliveries, and the calls that stand behind them.
-fn deliver(rules: &Arc<RuleSet>, deliveries: &[Delivery]) -> (Ledger, Vec<Arc<Call>>) {
+fn deliver(
+    rules: &Arc<RuleSet>,
+    deliveries: &[Delivery],
+    limits: Limits,
+) -> (Ledger, Vec<Arc<Call>>) {
     let mut world = World::default();
     let mut ledger = Ledger::new(Arc::clone(rules));
-    let mut engine = Engine::new(Arc::clone(rules), labels());
+    let mut engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
     let restarted = |ledger: &Ledger| {
-        let mut engine = Engine::new(Arc::clone(rules), labels());
-        engine.cold(ledger.newest());
+        let mut engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
+        let (newest, settled) = ledger.newest();
+        engine.cold(newest, settled);
         engine
     };
     for delivery in deliveries {
@@ -370,12 +404,23 @@ fn deliver(rules: &Arc<RuleSet>, deliveries: &[Delivery]) -> (Ledger, Vec<Arc<Ca
 /// What stands after the deliveries must be what the set of calls shows, to the engine in one pass
 /// and to the slow evaluator.
 fn check(deliveries: &[Delivery]) -> Result<(), TestCaseError> {
+    check_within(deliveries, Limits::default())
+}
+
+fn check_within(deliveries: &[Delivery], limits: Limits) -> Result<(), TestCaseError> {
     let rules = rule_set();
-    let (ledger, calls) = deliver(&rules, deliveries);
+    let (ledger, calls) = deliver(&rules, deliveries, limits);
     let standing = all_said(ledger.alerts.values());
-    let naive = alerts(&naive_rules(), &rules, &calls);
-    let at_once = evaluate(Arc::clone(&rules), labels(), calls.clone());
-    prop_assert_eq!(&all_said(&at_once), &naive);
+    let naive = alerts(&naive_rules(), &rules, &calls, &limits);
+    let mut at_once = Ledger::new(Arc::clone(&rules));
+    at_once.run(
+        &mut Engine::with_limits(Arc::clone(&rules), labels(), limits),
+        &calls
+            .iter()
+            .map(|call| CallChange { old: None, new: Some(Arc::clone(call)) })
+            .collect::<Vec<_>>(),
+    );
+    prop_assert_eq!(&all_said(at_once.alerts.values()), &naive);
     prop_assert_eq!(&standing, &naive);
     for evidence in ledger.alerts.values().flat_map(|alert| &alert.evidence) {
         let current = calls.iter().find(|call| call.id == evidence.call.id);
@@ -412,13 +457,25 @@ fn check_first_seen(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(CASES_MIN)))]
 
     #[test]
     fn alerts_are_a_function_of_the_set_of_calls(
         deliveries in prop::collection::vec(delivery(), 1..25),
     ) {
         check(&deliveries)?;
+    }
+
+    /// Nearly nothing fits into memory, so that groups go and come all the time, and the groups are
+    /// busy that have more than three calls.
+    #[test]
+    fn what_memory_has_no_room_for_changes_nothing(
+        deliveries in prop::collection::vec(delivery(), 1..25),
+        groups_max in 0..4_usize,
+        calls_max in 0..12_usize,
+        group_calls_max in 3..8_u64,
+    ) {
+        check_within(&deliveries, Limits { groups_max, calls_max, group_calls_max })?;
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules that the properties are tried on: every type, with spans of seconds.
 
-pub(super) const FILES: [(&str, &str); 16] = [
+pub(super) const FILES: [(&str, &str); 20] = [
     (
         "sequence.yml",
         "
@@ -227,6 +227,63 @@ correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
 {title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
 ---
 {title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "at-once.yml",
+        "
+title: t
+correlation:
+  type: temporal_ordered
+  rules: [a, b, many, c]
+  group-by: [session]
+  timespan: 10s
+  allow-same-event: true
+---
+title: t
+name: many
+correlation:
+  {type: event_count, rules: [ok], group-by: [session], timespan: 5s, condition: {gte: 2}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "together.yml",
+        "
+title: t
+correlation:
+  {type: temporal, rules: [a, b], group-by: [actor], timespan: 9s, allow-same-event: true}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "tainted-at-once.yml",
+        "
+title: t
+correlation: {type: taint, source: a, sink: c, group-by: [session], allow-same-event: true}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "learned.yml",
+        "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [principal, tool.name], baseline: 2, learning: 20s}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
 ",
     ),
 ];

@@ -77,7 +77,7 @@ fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
     let alias = COUNT.replace("[actor]", "[who]").replace("event_count", "temporal");
     let ratio = "  type: ratio\n  of: a\n  per: a\n  group-by: [actor]\n  timespan: 1m\n";
     for (body, expected) in [
-        ("  type: absence\n".to_owned(), "3: the type `absence` is not supported"),
+        ("  type: absent\n".to_owned(), "3: the type `absent` is not supported"),
         (COUNT.to_owned(), "2: `condition` is missing"),
         (COUNT.replace("1m", "1y"), "5: `timespan` is a whole number"),
         (COUNT.replace("[a]", "[b]") + "  condition: {gte: 3}\n", "4: no rule in this file is"),

@@ -39,6 +39,8 @@ pub struct Rule {
     pub why: String,
     pub(super) file: String,
     pub(super) mark: Mark,
+    /// The word of the rule language for what it looks for: `detection`, or its correlation's type.
+    pub(super) type_word: &'static str,
     /// The names of what groups the calls, in order.
     pub(super) group_by: Vec<Text>,
     /// How calls are grouped: in one way, unless the rule has aliases.
@@ -67,6 +69,18 @@ pub(super) struct FirstSeen {
     pub(super) slot: Slot,
     /// That many first values are home and raise nothing.
     pub(super) baseline: usize,
+    /// So are those first seen at most this many microseconds after the group's first call.
+    pub(super) learning_micros: Option<i64>,
+}
+
+impl Kind {
+    /// What the rule asks for: calls, values, stages or percent.
+    pub(super) fn threshold(&self) -> u64 {
+        match self {
+            Self::Chain(chain) => chain.threshold(),
+            Self::FirstSeen(first) => first.baseline as u64,
+        }
+    }
 }
 
 impl RuleSet {

@@ -281,8 +281,83 @@ fn a_late_call_reads_only_what_it_can_change() {
         first_seen: Some(Micros(first * SECOND)),
         last_seen: Some(Micros(last * SECOND)),
         count: 1,
+        is_of_load: false,
     };
     let alerts = [alert(400, 500), alert(125, 300)];
     assert_eq!(need.until(&alerts), Some(Micros(300 * SECOND)));
     assert_eq!(need.until(&[alert(60, 60_000)]), None, "what is in memory goes along");
+}
+
+#[test]
+fn what_a_group_shows_while_a_rule_learns_is_home_by_the_time_of_the_calls() {
+    let text = "
+title: t
+correlation: {type: first_seen, rules: [in], fields: [principal, tenant], learning: 7d}
+---
+{title: t, name: in, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+";
+    let rules = Arc::new(RuleSet::compile(&[("new.yml", text)]).unwrap());
+    let (day, start) = (24 * Micros::HOUR, 30 * 24 * Micros::HOUR);
+    let seen = [
+        (start, "acme"),
+        (start + 7 * day, "globex"),
+        (start + 7 * day + 1, "initech"),
+        (start - 11 * day, "acme"),
+    ];
+    let calls =
+        numbered(seen.map(|(at, tenant)| Shape { tenant: Some(tenant), ..Shape::at(at, "t") }));
+    let tenants = |desk: &Desk| {
+        let mut tenants: Vec<String> =
+            desk.ledger.alerts.values().map(|alert| alert.group[1].1.to_string()).collect();
+        tenants.sort();
+        tenants
+    };
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut desk = Desk::new(&rules);
+        for index in order {
+            desk.run(&[new(&calls[index])]);
+        }
+        assert_eq!(tenants(&desk), ["initech"], "{order:?}");
+        // An earlier first call moves the time of learning back.
+        desk.run(&[new(&calls[3])]);
+        assert_eq!(tenants(&desk), ["globex", "initech"], "{order:?}");
+    }
+}
+
+#[test]
+fn one_call_fills_several_stages_only_where_the_rule_says_so() {
+    let labels: Arc<LabelsOf> = Arc::new(|call: &Call| {
+        let can = |word: &str| if call.tool.contains(word) { Tri::Yes } else { Tri::No };
+        Labels {
+            open_world: can("a"),
+            sensitive: can("b"),
+            outbound: can("c"),
+            ..Labels::default()
+        }
+    });
+    let stage = |name: &str, label: &str| {
+        format!(
+            "---\n{{title: t, name: {name}, logsource: {{product: mcp}}, \
+             detection: {{s: {{tool.{label}: yes}}, condition: s}}}}\n"
+        )
+    };
+    let stages =
+        [stage("a", "open_world"), stage("b", "sensitive"), stage("c", "outbound")].concat();
+    let found = |kind: &str, tools: &[&'static str]| {
+        let text = format!("title: t\ncorrelation: {{{kind}, group-by: [actor]}}\n{stages}");
+        let rules = Arc::new(RuleSet::compile(&[("r.yml", &text)]).unwrap());
+        let shapes = (0..).zip(tools).map(|(at, tool)| Shape::at(at * SECOND, tool));
+        evaluate(rules, Arc::clone(&labels), numbered(shapes)).len()
+    };
+    for kind in [
+        "type: temporal_ordered, rules: [a, b, c], timespan: 10s",
+        "type: temporal, rules: [a, b, c], timespan: 10s",
+        "type: taint, source: a, touches: b, sink: c",
+    ] {
+        let allowed = format!("{kind}, allow-same-event: true");
+        for tools in [&["ab", "c"][..], &["a", "bc"], &["abc"]] {
+            assert_eq!((found(kind, tools), found(&allowed, tools)), (0, 1), "{kind} {tools:?}");
+        }
+        assert_eq!(found(&allowed, &["bc", "b"]), 0, "{kind}");
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{AlertId, Call, CallId, FirstSeen as Fact, Text};
+use crate::model::{AlertId, Call, CallId, FirstSeen as Fact, Micros, Text};
 
 use super::chain::Event;
 use super::episode::{alert, alert_id};
@@ -21,8 +21,14 @@ pub(super) struct Seen {
     values: FxHashMap<Text, Value>,
     /// The first values, which raise nothing.
     home: FxHashSet<Text>,
-    /// The latest of the home values' earliest calls.
+    /// The latest of the earliest calls of those that are home by their number.
     edge: Option<Event>,
+    /// Values first seen up to then are home as well.
+    learned_until: Option<Micros>,
+    /// There are as many home values as the rule has of them by number.
+    is_settled: bool,
+    /// The number of the batch that touched it last.
+    pub(super) used_in: u64,
 }
 
 #[derive(Debug)]
@@ -92,6 +98,11 @@ enum Change {
 }
 
 impl Seen {
+    /// How much of memory it takes, in values.
+    pub(super) fn weight(&self) -> usize {
+        self.values.len() + 1
+    }
+
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
@@ -170,7 +181,7 @@ impl Seen {
                 seen.insert(value, event);
             }
         }
-        seen.find_home(prefix.first.baseline);
+        seen.find_home(prefix.first);
         seen
     }
 
@@ -226,14 +237,17 @@ impl Seen {
             let held = self.values.get(value);
             self.home.contains(value)
                 || held
+                    .zip(self.learned_until)
+                    .is_some_and(|(held, until)| held.earliest.at <= until)
+                || held
                     .zip(self.edge.as_ref())
                     .is_some_and(|(held, edge)| held.earliest.order(edge).is_lt())
         };
-        let is_stable = self.home.len() == prefix.first.baseline && !touched.keys().any(at_home);
+        let is_stable = self.is_settled && !touched.keys().any(at_home);
         let mut values: Vec<Text> = if is_stable {
             touched.keys().cloned().collect()
         } else {
-            self.find_home(prefix.first.baseline);
+            self.find_home(prefix.first);
             self.values.keys().cloned().collect()
         };
         values.sort_unstable();
@@ -264,8 +278,10 @@ impl Seen {
         });
     }
 
-    /// Finds the values whose earliest calls come first.
-    fn find_home(&mut self, baseline: usize) {
+    /// Finds the values whose earliest calls come first: as many as are home by their number, and
+    /// those of the time in which the rule learns.
+    fn find_home(&mut self, first: &FirstSeen) {
+        let baseline = first.baseline;
         let mut order: Vec<(&Text, &Event)> =
             self.values.iter().map(|(value, held)| (value, &held.earliest)).collect();
         if baseline < order.len() {
@@ -273,8 +289,17 @@ impl Seen {
             order.truncate(baseline);
         }
         let edge = order.iter().map(|(_, event)| *event).max_by(|a, b| a.order(b));
+        let mut home: FxHashSet<Text> = order.iter().map(|(value, _)| Text::clone(value)).collect();
+        let earliest = self.values.values().map(|held| held.earliest.at).min();
+        let learned_until =
+            first.learning_micros.zip(earliest).map(|(learning, from)| from.plus(learning));
+        if let Some(until) = learned_until {
+            let learned = self.values.iter().filter(|(_, held)| held.earliest.at <= until);
+            home.extend(learned.map(|(value, _)| Text::clone(value)));
+        }
+        self.is_settled = order.len() == baseline;
         self.edge = edge.cloned();
-        self.home = order.into_iter().map(|(value, _)| Text::clone(value)).collect();
+        (self.home, self.learned_until) = (home, learned_until);
     }
 }
 

@@ -76,11 +76,17 @@ mod tests {
 
     #[test]
     fn every_shipped_rule_has_what_people_need() {
-        for rule in RuleSet::compile(&shipped()).unwrap().rules() {
+        let files = shipped();
+        assert_eq!(RuleSet::inspect(&files), []);
+        for rule in RuleSet::compile(&files).unwrap().rules() {
             let name = &rule.name;
             assert!(rule.id.as_ref().is_some_and(|id| id.len() == 36), "{name}: id");
             assert!(!rule.description.is_empty() && rule.why != rule.title, "{name}: words");
-            assert!(!rule.tags.is_empty() && !rule.falsepositives.is_empty(), "{name}: lists");
+            let has = |kind: &str| rule.tags.iter().any(|tag| tag.starts_with(kind));
+            assert!(has("atlas.aml.t") && has("owasp.mcp"), "{name}: tags");
+            assert!(!rule.falsepositives.is_empty(), "{name}: false positives");
+            let (_, text) = files.iter().find(|(file, _)| *file == rule.file).unwrap();
+            assert!(text.lines().any(|line| line.starts_with("level: ")), "{name}: level");
             let firing = rule.cases.iter().filter(|case| !case.fires.is_empty()).count();
             assert!(firing >= 3 && rule.cases.len() - firing >= 3, "{name}: cases");
         }

@@ -2,10 +2,11 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::model::Text;
+use crate::model::{Micros, Text};
 
 use super::chain::Event;
 use super::tally::{Count, Counted};
+use super::yaml::Mark;
 
 /// The bit of a call that fills nothing and yet belongs to its group's session.
 pub(super) const MEMBER: u32 = 1 << 31;
@@ -21,6 +22,8 @@ pub(super) struct Chain {
     pub(super) slots: Vec<Slot>,
     pub(super) stages: Vec<Stage>,
     pub(super) order: Order,
+    /// One call may fill several stages.
+    pub(super) is_same_event_allowed: bool,
     /// Microseconds from the first of the calls that fill the stages to the last, at most.
     pub(super) timespan_micros: i64,
     /// Matches at most this far apart are one episode.
@@ -33,6 +36,8 @@ pub(super) struct Slot {
     pub(super) name: Text,
     /// Index into the rule set's detections.
     pub(super) detection: usize,
+    /// Where the rule's file asks for it.
+    pub(super) mark: Mark,
 }
 
 /// What has to be there once.
@@ -86,6 +91,11 @@ impl Chain {
             Order::Session { gap_micros } => Some(gap_micros),
             Order::Sequence | Order::Any => None,
         }
+    }
+
+    /// True if no session lasts from the one time to the other without a call between.
+    pub(super) fn is_apart(&self, before: Micros, after: Micros) -> bool {
+        self.gap_micros().is_some_and(|gap| after.since(before) > gap)
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {

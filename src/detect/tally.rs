@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 use super::bounds::Bounds;
 use super::chain::Event;
 use super::field::ValueField;
+use super::stages::Chain;
+use crate::model::Micros;
 
 /// A stage that is filled by every call with which a count in the timespan before it fits.
 #[derive(Clone, Debug)]
@@ -90,15 +92,33 @@ pub(super) struct Tally<'a> {
     values: FxHashMap<Cow<'a, str>, u64>,
     /// Calls of the window that fit the stage's own slot.
     own_count: u64,
+    /// Nothing before a longer gap than this, in microseconds, is counted.
+    gap_micros: Option<i64>,
+    before: Option<Micros>,
 }
 
 impl<'a> Tally<'a> {
     pub(super) fn new(count: &'a Count, own: usize) -> Self {
-        Self { count, own, window: VecDeque::new(), values: FxHashMap::default(), own_count: 0 }
+        let (window, values) = (VecDeque::new(), FxHashMap::default());
+        Self { count, own, window, values, own_count: 0, gap_micros: None, before: None }
+    }
+
+    /// Counts within a session where the rule asks for one.
+    pub(super) fn within(self, chain: &Chain) -> Self {
+        Self { gap_micros: chain.gap_micros(), ..self }
     }
 
     /// Takes the next call in order; true if the stage is filled by it.
     pub(super) fn take(&mut self, event: &'a Event) -> bool {
+        if let Some(gap) = self.gap_micros {
+            let is_apart = self.before.is_some_and(|before| event.at.since(before) > gap);
+            if is_apart {
+                self.window.clear();
+                self.values.clear();
+                self.own_count = 0;
+            }
+            self.before = Some(event.at);
+        }
         if self.count.shown_in(event, self.own).is_none() {
             return false;
         }

@@ -230,6 +230,8 @@ impl Trial<'_> {
     /// call is enough.
     fn scattered(&self) -> Option<Vec<Arc<Call>>> {
         let is_single = match &self.rule.kind {
+            // One call may be all that it takes.
+            Kind::Chain(chain) if chain.is_same_event_allowed => true,
             Kind::Chain(chain) => {
                 chain.stages.len() == 1 && chain.counts().all(|count| count.least() == 1)
             }
@@ -259,7 +261,11 @@ impl Trial<'_> {
 
     /// Every call in a session of its own, for a rule that asks for one session.
     fn apart(&self) -> Option<Vec<Arc<Call>>> {
-        let Kind::Chain(Chain { order: Order::Session { gap_micros }, .. }) = &self.rule.kind
+        let Kind::Chain(Chain {
+            order: Order::Session { gap_micros },
+            is_same_event_allowed: false,
+            ..
+        }) = &self.rule.kind
         else {
             return None;
         };
@@ -282,6 +288,9 @@ impl Trial<'_> {
         let Kind::Chain(chain) = &self.rule.kind else {
             return Vec::new();
         };
+        if chain.is_same_event_allowed {
+            return Vec::new();
+        }
         let is_shown = |call: &Arc<Call>, slot: usize| {
             let name = chain.slots.get(slot).map(|slot| &slot.name);
             let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);

@@ -89,7 +89,11 @@ impl<'a, 'p> Reading<'a, 'p> {
         }
         let value = last?;
         let text = self.text_of(&value)?;
-        let masked = mask_text(head(&text, 2 * DETAIL_BYTES_MAX));
+        let whole = head(&text, 2 * DETAIL_BYTES_MAX);
+        let masked = mask_text(whole);
+        if shown::is_masked(&masked, whole) {
+            self.flag(shown::SECRET_MASKED);
+        }
         let detail = Text::from(head(&masked, DETAIL_BYTES_MAX));
         if detail.len() < masked.len() {
             self.flag("long-field");
@@ -161,7 +165,11 @@ impl<'a, 'p> Reading<'a, 'p> {
 
     /// Writes what has gathered on the way into the record.
     pub(super) fn finish(mut self, record: &mut Record) {
-        record.extra = shown::extra(&self.fields, &self.added);
+        let (extra, has_secret) = shown::extra(&self.fields, &self.added);
+        record.extra = extra;
+        if has_secret {
+            self.flag(shown::SECRET_MASKED);
+        }
         if self.also.len() > ALSO_MAX {
             self.also.truncate(ALSO_MAX);
             self.flag("duplicates-cut");
@@ -197,7 +205,13 @@ impl<'a, 'p> Reading<'a, 'p> {
                 (value, Json::Null) if is_list_of_names(&value) => shown = value,
                 (odd, _) => {
                     self.flag("odd-type");
-                    self.add_extra(key, shown::masked_json(&odd, DETAIL_BYTES_MAX / 4));
+                    let mut has_secret = false;
+                    let bytes_max = DETAIL_BYTES_MAX / 4;
+                    let masked = shown::masked_and_told(&odd, bytes_max, &mut has_secret);
+                    if has_secret {
+                        self.flag(shown::SECRET_MASKED);
+                    }
+                    self.add_extra(key, masked);
                 }
             }
         }

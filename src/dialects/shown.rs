@@ -30,6 +30,9 @@ pub(super) struct ShownArgs {
     pub(super) flags: Vec<&'static str>,
 }
 
+/// The flag of a record whose arguments or result held a secret that was masked here.
+pub(super) const SECRET_MASKED: &str = "secret-masked";
+
 /// Makes arguments of an object of values, or of a list of names, with the names of further ones.
 pub(super) fn args(texts: &mut Texts, shown: Json<'_>, dropped: &[Json<'_>]) -> ShownArgs {
     let mut flags = Vec::new();
@@ -42,7 +45,11 @@ pub(super) fn args(texts: &mut Texts, shown: Json<'_>, dropped: &[Json<'_>]) -> 
             if pairs.len() > ARGS_MAX {
                 flags.push("args-cut");
             }
-            let values = values(texts, pairs, &mut names);
+            let mut found = false;
+            let values = values(texts, pairs, &mut names, &mut found);
+            if found {
+                flags.push(SECRET_MASKED);
+            }
             (if names.is_empty() { ArgView::Full } else { ArgView::Partial }, values)
         }
         Json::List(items) => {
@@ -62,8 +69,10 @@ pub(super) fn args(texts: &mut Texts, shown: Json<'_>, dropped: &[Json<'_>]) -> 
 }
 
 /// The pairs nobody took and those the dialect adds, as a JSON object; none when there are none. A
-/// pair that does not fit is left out and counted under `…`.
-pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Option<Text> {
+/// pair that does not fit is left out and counted under `…`. Also whether a result among them held a
+/// secret.
+pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> (Option<Text>, bool) {
+    let mut has_secret = false;
     let mut out = String::from("{");
     let mut left_out = 0_usize;
     let mut pair = String::new();
@@ -88,26 +97,61 @@ pub(super) fn extra(fields: &Fields<'_>, added: &[(&'static str, String)]) -> Op
             out: &mut pair,
             bytes_max: EXTRA_BYTES_MAX,
             text_bytes_max: EXTRA_TEXT_BYTES_MAX,
+            has_secret: false,
         };
         masked.push_pair(key, value, beside);
+        has_secret |= masked.has_secret && is_result(key);
         push(&pair, &mut left_out);
     }
     if left_out > 0 {
         out.push_str(if out.len() > 1 { ",\"…\":" } else { "\"…\":" });
         out.push_str(&left_out.to_string());
     } else if out.len() == 1 {
-        return None;
+        return (None, has_secret);
     }
     out.push('}');
-    Some(out.into())
+    (Some(out.into()), has_secret)
+}
+
+/// True for the keys under which logs write what a tool gave back.
+fn is_result(key: &str) -> bool {
+    const KEYS: [&str; 6] = ["result", "results", "output", "content", "response", "body"];
+    KEYS.iter().any(|known| known.eq_ignore_ascii_case(key))
 }
 
 /// A value as JSON text with secrets masked, cut to `bytes_max`.
 pub(super) fn masked_json(value: &Json<'_>, bytes_max: usize) -> String {
+    masked_and_told(value, bytes_max, &mut false)
+}
+
+/// As [`masked_json`]; says whether a secret was masked.
+pub(super) fn masked_and_told(value: &Json<'_>, bytes_max: usize, has_secret: &mut bool) -> String {
     let mut out = String::new();
-    Masked { out: &mut out, bytes_max, text_bytes_max: 2 * bytes_max }.push(value);
+    let text_bytes_max = 2 * bytes_max;
+    let mut masked = Masked { out: &mut out, bytes_max, text_bytes_max, has_secret: false };
+    masked.push(value);
+    *has_secret |= masked.has_secret;
     cut(&mut out, bytes_max);
     out
+}
+
+/// True if the value under a secret's name may be one: logs put stars, brackets and the like in a
+/// secret's place.
+fn may_be_secret(value: &Json<'_>) -> bool {
+    match value {
+        Json::Text(text) => {
+            let text = text.trim();
+            let is_bracketed = text.starts_with(['[', '<', '$', '{']);
+            let mut chars = text.chars();
+            let first = chars.next();
+            !is_bracketed
+                && text.chars().any(char::is_alphanumeric)
+                && chars.any(|other| Some(other) != first)
+        }
+        Json::List(items) => items.iter().any(may_be_secret),
+        Json::Object(pairs) => pairs.iter().any(|(_, value)| may_be_secret(value)),
+        _ => false,
+    }
 }
 
 fn cut(out: &mut String, bytes_max: usize) {
@@ -128,13 +172,14 @@ fn values(
     texts: &mut Texts,
     mut pairs: Vec<(Cow<'_, str>, Json<'_>)>,
     names: &mut Vec<Text>,
+    has_secret: &mut bool,
 ) -> Vec<ArgValue> {
     pairs.sort_by(|(a, _), (b, _)| a.cmp(b));
     names.extend(pairs.iter().skip(ARGS_MAX).map(|(name, _)| texts.shared(name).text));
     let beside = names_a_secret(pairs.iter().map(|(name, value)| (&**name, value)));
     let shown = pairs.iter().take(ARGS_MAX).map(|(name, value)| {
         let secret = beside && is_value_key(name);
-        arg_value(texts, name, value, secret)
+        arg_value(texts, name, value, secret, has_secret)
     });
     let mut values: Vec<ArgValue> = shown.collect();
     // A masked name may have changed its place.
@@ -148,9 +193,16 @@ fn names_a_secret<'v>(mut pairs: impl Iterator<Item = (&'v str, &'v Json<'v>)>) 
     pairs.any(|(key, value)| value.as_str().is_some_and(|text| names_secret(key, text)))
 }
 
-fn arg_value(texts: &mut Texts, name: &str, value: &Json<'_>, secret: bool) -> ArgValue {
+fn arg_value(
+    texts: &mut Texts,
+    name: &str,
+    value: &Json<'_>,
+    secret: bool,
+    has_secret: &mut bool,
+) -> ArgValue {
     let name = texts.shared(name);
     let secret = secret || name.secret;
+    *has_secret |= secret && may_be_secret(value);
     let mut whole = String::new();
     value.push_canonical(&mut whole);
     let hash = texts.hash(&whole);
@@ -160,8 +212,12 @@ fn arg_value(texts: &mut Texts, name: &str, value: &Json<'_>, secret: bool) -> A
         stated_chars.or_else(|| Some(value.as_str()?.chars().count() as u64)).filter(|_| !secret);
     let text = match value {
         _ if secret => Text::from("\"[masked]\""),
-        Json::List(_) | Json::Object(_) => masked_json(value, VALUE_BYTES_MAX).into(),
-        Json::Text(text) if may_differ(text) => masked_json(value, VALUE_BYTES_MAX).into(),
+        Json::List(_) | Json::Object(_) => {
+            masked_and_told(value, VALUE_BYTES_MAX, has_secret).into()
+        }
+        Json::Text(text) if may_differ(text) => {
+            masked_and_told(value, VALUE_BYTES_MAX, has_secret).into()
+        }
         _ => whole.into(),
     };
     ArgValue { name: name.text, text, hash, chars, summarised: stated_chars.is_some() }
@@ -196,6 +252,12 @@ fn summary_chars(text: &str) -> Option<u64> {
     chars.filter(|_| words == 1)
 }
 
+/// True if a text was masked, and not by the log itself before.
+pub(super) fn is_masked(masked: &str, whole: &str) -> bool {
+    // Text without a secret is the same text still, and not only an equal one.
+    !std::ptr::eq(masked, whole) && masked != whole
+}
+
 /// Writes masked JSON.
 struct Masked<'o> {
     out: &'o mut String,
@@ -203,6 +265,8 @@ struct Masked<'o> {
     bytes_max: usize,
     /// Longer texts are cut to this many bytes.
     text_bytes_max: usize,
+    /// Something was masked that the log itself had not.
+    has_secret: bool,
 }
 
 impl Masked<'_> {
@@ -218,6 +282,7 @@ impl Masked<'_> {
                     }
                     let text = item.as_str();
                     if after_option && text.is_some_and(|text| !text.starts_with('-')) {
+                        self.has_secret |= may_be_secret(item);
                         push_quoted(self.out, MASKED);
                     } else {
                         self.push(item);
@@ -246,6 +311,7 @@ impl Masked<'_> {
         self.push_text(key);
         self.out.push(':');
         if is_secret_name(head(key, NAME_BYTES_MAX)) || beside && is_value_key(key) {
+            self.has_secret |= may_be_secret(value);
             push_quoted(self.out, MASKED);
         } else {
             self.push(value);
@@ -255,7 +321,9 @@ impl Masked<'_> {
     fn push_text(&mut self, text: &str) {
         // A secret that the cut goes through must still be seen whole, or its first half would
         // stay.
-        let masked = mask_text(head(text, 2 * self.text_bytes_max));
+        let whole = head(text, 2 * self.text_bytes_max);
+        let masked = mask_text(whole);
+        self.has_secret |= is_masked(&masked, whole);
         if masked.len() <= self.text_bytes_max {
             push_quoted(self.out, &masked);
         } else {
@@ -347,13 +415,34 @@ mod tests {
             let values = shown(object, "[]").args.values;
             assert!(!format!("{values:?}").contains("canary"), "{values:?}");
             let Json::Object(pairs) = parse(object).unwrap() else { panic!("an object") };
-            let extra = extra(&Fields::new(pairs), &[]).unwrap();
+            let extra = extra(&Fields::new(pairs), &[]).0.unwrap();
             assert!(!extra.contains("canary"), "{extra}");
         }
         let open = shown(r#"{"name":"path","value":"canary"}"#, "[]").args.values;
         assert_eq!(&*open[1].text, "\"canary\"");
         let secret = shown(r#"{"name":"token","value":"canary"}"#, "[]").args.values;
         assert_eq!((&*secret[1].text, secret[1].chars), ("\"[masked]\"", None));
+    }
+
+    #[test]
+    fn a_secret_that_was_masked_here_is_told() {
+        for (object, is_told) in [
+            (r#"{"password":"hunter2"}"#, true),
+            (r#"{"b":{"token":["x1"]}}"#, true),
+            (r#"{"c":"see password=x"}"#, true),
+            (r#"{"args":["--password","canary"]}"#, true),
+            (r#"{"password":"[masked]","token":"***","pwd":"<7 chars>","api_key":null}"#, false),
+            (r#"{"c":"see password=[masked]","path":"notes.txt","max_tokens":512}"#, false),
+        ] {
+            assert_eq!(shown(object, "[]").flags.contains(&SECRET_MASKED), is_told, "{object}");
+            let result = format!("{{\"result\":{object}}}");
+            let Json::Object(pairs) = parse(&result).unwrap() else { panic!("an object") };
+            assert_eq!(extra(&Fields::new(pairs), &[]).1, is_told, "{object}");
+        }
+        let Json::Object(pairs) = parse(r#"{"session_token":"x1"}"#).unwrap() else {
+            panic!("an object")
+        };
+        assert!(!extra(&Fields::new(pairs), &[]).1, "it is of the log, not of a call");
     }
 
     #[test]
@@ -389,7 +478,7 @@ mod tests {
             (0..50).map(|n| format!("\"k{n}\":\"{}\"", "x".repeat(3000))).collect();
         let line = format!("{{{},\"secret\":\"canary\"}}", pairs.join(","));
         let Json::Object(pairs) = parse(&line).unwrap() else { panic!("an object") };
-        let extra = extra(&Fields::new(pairs), &[]).unwrap();
+        let extra = extra(&Fields::new(pairs), &[]).0.unwrap();
         assert!(extra.len() <= EXTRA_BYTES_MAX);
         assert!(!extra.contains("canary"));
         let read: serde_json::Value = serde_json::from_str(&extra).unwrap();

@@ -129,14 +129,16 @@ pub enum Discrepancy {
 impl Discrepancy {
     /// What `discrepancy` is in the rule language.
     pub const WORDS: [&str; 4] =
-        ["ran-though-denied", "outcome", "arguments-changed", "unwitnessed"];
+        ["ran-though-denied", "outcome", "arguments-changed", Self::UNWITNESSED];
+    /// The one of them for a call that a witness should tell of and does not.
+    pub const UNWITNESSED: &str = "unwitnessed";
 
     pub const fn word(&self) -> &'static str {
         match self {
             Self::RanThoughDenied { .. } => Self::WORDS[0],
             Self::Outcome { .. } => Self::WORDS[1],
             Self::Arguments { .. } => Self::WORDS[2],
-            Self::Unwitnessed { .. } => Self::WORDS[3],
+            Self::Unwitnessed { .. } => Self::UNWITNESSED,
         }
     }
 }

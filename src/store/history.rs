@@ -144,6 +144,18 @@ impl Store {
         wanted: &[WantedGroup<'_>],
         known: &mut FxHashMap<CallId, Arc<Call>>,
     ) -> Result<Vec<Arc<Call>>, StoreError> {
+        let mut calls = Vec::new();
+        for part in parts(wanted) {
+            calls.append(&mut self.calls_of_part(&part, known)?);
+        }
+        Ok(calls)
+    }
+
+    fn calls_of_part(
+        &self,
+        wanted: &[WantedGroup<'_>],
+        known: &mut FxHashMap<CallId, Arc<Call>>,
+    ) -> Result<Vec<Arc<Call>>, StoreError> {
         let Some(first) = wanted.first() else { return Ok(Vec::new()) };
         let columns: Vec<&str> =
             first.group.iter().filter_map(|(field, _)| column_of(field)).collect();
@@ -293,6 +305,29 @@ fn of_tools(from: Micros, to: Option<Micros>, names: &str) -> [Sql<'_>; 4] {
 fn names_of(tools: &[&Text]) -> String {
     let names: Vec<&str> = tools.iter().map(|tool| &***tool).collect();
     serde_json::to_string(&names).unwrap_or_default()
+}
+
+/// What is wanted at times that are further apart than a day is asked for one after the other, so that
+/// what lies between is not gone through.
+fn parts<'a>(wanted: &[WantedGroup<'a>]) -> Vec<Vec<WantedGroup<'a>>> {
+    let mut wanted = wanted.to_vec();
+    wanted.sort_by_key(|group| group.from);
+    let mut parts: Vec<Vec<WantedGroup<'a>>> = Vec::new();
+    // Up to when the last part goes; none: to the end of time.
+    let mut until = Some(Micros(i64::MIN));
+    for group in wanted {
+        let is_apart = until
+            .zip(group.from)
+            .is_some_and(|(until, from)| from.since(until) > 24 * Micros::HOUR);
+        if let Some(part) = parts.last_mut().filter(|_| !is_apart) {
+            until = until.zip(group.until).map(|(until, own)| until.max(own));
+            part.push(group);
+        } else {
+            until = group.until;
+            parts.push(vec![group]);
+        }
+    }
+    parts
 }
 
 /// The parameters of a query over a range of time and a name.

@@ -44,6 +44,7 @@ mod content;
 mod cut;
 mod discover;
 mod identity;
+mod lines;
 mod name;
 mod open;
 mod packed;
@@ -61,6 +62,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 pub use cut::{Chunk, GapWhy, Item, Overlong};
+pub use lines::line_offset;
 pub use report::{Event, Problem, ProblemKind, ScanReport, SourceState, SourceStatus};
 pub use source::Cursor;
 pub use wake::Wake;

@@ -89,6 +89,8 @@ fn page(
             ("Calls looked at", number(load.looked_at)),
             ("Calls that fit", number(load.fitting)),
             ("Groups held", number(load.groups)),
+            ("Held of them", number(load.held)),
+            ("Groups let go for room", number(load.let_go)),
             ("Time spent", spent(load)),
             ("For each call", each(load)),
             ("Of all rules' time", share(load, rules)),

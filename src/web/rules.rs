@@ -57,6 +57,10 @@ pub struct RuleLoad {
     pub nanos: u64,
     /// Groups held in memory.
     pub groups: u64,
+    /// What they hold: calls, or values of a first-seen rule, and one for each group.
+    pub held: u64,
+    /// Groups that were let go to make room.
+    pub let_go: u64,
 }
 
 impl RulesShown {

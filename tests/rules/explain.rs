@@ -1,6 +1,7 @@
 //! `rules explain`: by id, by line, closed and beside the daemon.
 
 use std::fs;
+use std::io::Write as _;
 
 use serde_json::{Value, json};
 
@@ -38,6 +39,22 @@ fn a_line_is_explained_with_its_stage_its_alert_and_what_others_lacked() {
     let post = kept.json(&["rules", "explain", &format!("{}:7", text(&kept.log()))]);
     let missing = of_rule(&post, "trifecta-signature")["missing"][0].as_str().unwrap();
     assert!(missing.contains("did not come before it within 60 s"), "{missing}");
+}
+
+#[test]
+fn a_line_of_a_compressed_rotation_is_explained() {
+    let kept = Kept { home: tempfile::tempdir().unwrap() };
+    fs::create_dir(kept.logs()).unwrap();
+    let packed = kept.logs().join("audit.jsonl.1.gz");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(ATTACK.as_bytes()).unwrap();
+    fs::write(&packed, encoder.finish().unwrap()).unwrap();
+    kept.scan();
+    let told = kept.json(&["rules", "explain", &format!("{}:3", text(&packed))]);
+    assert_eq!(of_rule(&told, "trifecta-signature")["matched"], true);
+    let (done, code) = kept.run(&["rules", "explain", &format!("{}:11", text(&packed))]);
+    assert_eq!(code, 66);
+    assert!(String::from_utf8(done.stderr).unwrap().contains("no line 11"));
 }
 
 #[test]

@@ -30,6 +30,22 @@ impl Site {
         Self { home, daemon }
     }
 
+    /// With a configuration file that names the folder.
+    fn configured() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        for folder in ["logs", "rules", "others"] {
+            fs::create_dir(home.path().join(folder)).unwrap();
+        }
+        let (logs, config) = (home.path().join("logs"), home.path().join("config.toml"));
+        fs::write(&config, "[rules]\nfolder = \"rules\"\n").unwrap();
+        let daemon = Daemon::start_with(home.path(), &logs, &["--config", text(&config)]);
+        Self { home, daemon }
+    }
+
+    fn configure(&self, config: &str) {
+        fs::write(self.home.path().join("config.toml"), config).unwrap();
+    }
+
     fn rule(&self, name: &str) -> PathBuf {
         self.home.path().join("rules").join(name)
     }
@@ -155,6 +171,27 @@ fn alerts_of_a_changed_rule_stand_until_something_happens_in_their_group() {
         let reason = alert["retracted"].as_str().unwrap_or("the rule was changed");
         assert!(reason.contains("the rule was changed"), "{reason}");
     }
+}
+
+#[test]
+fn the_configuration_names_another_folder_and_other_rules_while_the_daemon_runs() {
+    let site = Site::configured();
+    fs::write(site.home.path().join("others/posts.yml"), POSTS).unwrap();
+    site.configure("[rules]\nfolder = \"others\"\n");
+    site.await_page("/rules", "posts", true);
+    site.append(&[0, 20, 40].map(|second| post("kim", second)).concat());
+    await_that("the alert", || site.alerts_of("posts").len() == 1);
+    site.configure("[rules]\nfolder = \"others\"\ndisabled = [\"posts\"]\n");
+    site.await_page("/rules", "switched off", true);
+    // A configuration that is broken, and one that names what there is not, are refused.
+    for broken in ["[rules\n", "[rules]\nfolder = \"others\"\ndisabled = [\"no-such\"]\n"] {
+        site.configure(broken);
+        site.await_page("/", "stay in force", true);
+        site.configure("[rules]\nfolder = \"others\"\n");
+        site.await_page("/", "stay in force", false);
+    }
+    site.append(&[0, 20, 40].map(|second| post("lee", second)).concat());
+    await_that("the other alert", || site.alerts_of("posts").len() == 2);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `calltrail rules explain`: what the rules make of one call, and why not.
 
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -19,6 +19,7 @@ use crate::daemon::control::{Ask, Tell};
 use crate::detect::{Asked, Explanation, LabelsOf, Neighbours, Rule};
 use crate::model::{Call, CallId};
 use crate::store::{Answer, CallPage, Found};
+use crate::tail::line_offset;
 use crate::untrusted::display_untrusted;
 
 /// Calls around the explained one that are looked at: more tell the same.
@@ -26,8 +27,6 @@ const AROUND_MAX: usize = 50_000;
 /// Alerts of one call that are told.
 const ALERTS_MAX: usize = 1_000;
 const SECONDS_MAX: u64 = 60;
-/// Longest line of a log that is skipped in search of another, in bytes read at a time.
-const READ_BYTES: usize = 1 << 20;
 
 #[derive(clap::Args, Debug)]
 pub(in crate::cli) struct Args {
@@ -139,9 +138,7 @@ fn ids(access: &mut Access, named: &Named) -> Result<Vec<CallId>, Failure> {
         Found::Nothing => {
             format!("line {line} of {shown} was not read; what was stood there before")
         }
-        Found::NoLog => format!(
-            "{shown} is none of the logs that were read (compressed ones are named by a call's id)"
-        ),
+        Found::NoLog => format!("{shown} is none of the logs that were read"),
     };
     Err(Failure::no_input(anyhow!(problem)))
 }
@@ -149,21 +146,7 @@ fn ids(access: &mut Access, named: &Named) -> Result<Vec<CallId>, Failure> {
 /// Where a line begins, in bytes; none where the file has no such line.
 fn offset_of(file: &Path, line: u64) -> Result<Option<u64>, Failure> {
     let shown = display_untrusted(&file.to_string_lossy());
-    let fail = |error: std::io::Error| Failure::no_input(anyhow!("{shown}: {error}"));
-    let mut reader = BufReader::with_capacity(READ_BYTES, std::fs::File::open(file).map_err(fail)?);
-    let (mut offset, mut left) = (0, line - 1);
-    loop {
-        let bytes = reader.fill_buf().map_err(fail)?;
-        if left == 0 || bytes.is_empty() {
-            return Ok((left == 0 && !bytes.is_empty()).then_some(offset));
-        }
-        // Up to the end of the line if it is in here, else all.
-        let end = memchr::memchr(b'\n', bytes);
-        let used = end.map_or(bytes.len(), |end| end + 1);
-        left -= u64::from(end.is_some());
-        offset += used as u64;
-        reader.consume(used);
-    }
+    line_offset(file, line).map_err(|error| Failure::no_input(anyhow!("{shown}: {error}")))
 }
 
 fn call(access: &mut Access, id: CallId) -> Result<Call, Failure> {

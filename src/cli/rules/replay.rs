@@ -16,7 +16,7 @@ use super::super::words::{count, parse_moment};
 use super::super::{Common, setup};
 use crate::daemon::RulesError;
 use crate::daemon::control::{Ask, Tell};
-use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet};
+use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet, STATE_SATURATED};
 use crate::model::{
     Alert, AlertChange, AlertId, AlertState, AlertView, Call, CallChange, Evidence, EvidenceView,
     Micros, Text, WitnessLine,
@@ -209,8 +209,7 @@ impl Replay {
     fn answer(&mut self, need: HistoryNeed, before: Option<&After>) -> Result<History, Failure> {
         let rule = self.rules.rules().get(need.rule).map(|rule| Text::clone(&rule.name));
         let is_known = |told: &&Told| {
-            Some(&told.rule) == rule.as_ref()
-                && need.alert_group.iter().all(|pair| told.group.contains(pair))
+            rule.as_ref().is_some_and(|rule| need.concerns(rule, &told.rule, &told.group))
                 && (need.whole
                     || told.known.last_seen >= Some(need.touched.minus(need.reach_micros)))
         };
@@ -344,6 +343,7 @@ impl Told {
                 first_seen: alert.first_seen,
                 last_seen: alert.last_seen,
                 count: alert.count,
+                is_of_load: *alert.rule == *STATE_SATURATED,
             },
             alert: Some(alert),
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Pipeline;
 use crate::catalogue::Catalogue;
 use crate::detect::{Engine, RuleCost, RuleSet};
-use crate::model::{Call, Labels};
+use crate::model::{Call, Labels, Micros};
 use crate::store::{Store, StoreError};
 
 /// An engine over what is stored: it starts with nothing in memory and reads the past of groups as they are touched.
@@ -14,13 +14,14 @@ pub(super) fn engine(
     store: &Store,
     rules: &Arc<RuleSet>,
     catalogue: &Arc<Catalogue>,
+    now: Micros,
 ) -> Result<Engine, StoreError> {
     let catalogue = Arc::clone(catalogue);
     let labels =
         move |call: &Call| -> Labels { catalogue.labels(call.server.as_deref(), &call.tool) };
     let mut engine = Engine::new(Arc::clone(rules), Arc::new(labels));
     engine.meter(nanos);
-    engine.cold(store.newest_call_at()?);
+    engine.cold(store.newest_call_at()?, store.newest_record_at(now)?);
     if store.remembers_first_seen()? {
         engine.remember();
     }
@@ -30,8 +31,12 @@ pub(super) fn engine(
 impl Pipeline {
     /// Goes on with other rules from the next batch on, as after a restart with them. Alerts that are stored stand;
     /// those that a later batch touches are judged anew.
-    pub(in crate::daemon) fn take_rules(&mut self, rules: &Arc<RuleSet>) -> Result<(), StoreError> {
-        self.engine = engine(&self.store, rules, &self.catalogue)?;
+    pub(in crate::daemon) fn take_rules(
+        &mut self,
+        rules: &Arc<RuleSet>,
+        now: Micros,
+    ) -> Result<(), StoreError> {
+        self.engine = engine(&self.store, rules, &self.catalogue, now)?;
         self.rules = Arc::clone(rules);
         Ok(())
     }

@@ -125,3 +125,26 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     assert_eq!(whole.len(), FIELDS.len());
     assert_eq!(store.alerts_of("a-rule", Some(Micros(6))).unwrap().len(), 3);
 }
+
+#[test]
+fn what_is_wanted_of_one_group_at_times_far_apart_is_found_of_both() {
+    let (_folder, store) = stored();
+    let group = [(Text::from("actor"), Text::from("actor of ann"))];
+    let time_of = |offset| member("ann", offset).at.unwrap();
+    let wanted = |offset: u64| WantedGroup {
+        group: &group,
+        from: Some(time_of(offset)),
+        until: Some(time_of(offset)),
+    };
+    let days = WantedGroup { from: Some(Micros(i64::MAX / 2)), until: None, group: &group };
+    for asked in [&[wanted(100), wanted(1)][..], &[days, wanted(100), wanted(1)]] {
+        let mut found: Vec<u64> = store
+            .calls_of(asked, &mut FxHashMap::default())
+            .unwrap()
+            .iter()
+            .map(|call| call.position.offset)
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [1, 100]);
+    }
+}

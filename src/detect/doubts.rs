@@ -1,0 +1,433 @@
+//! What is wrong with rules that can be read and run: cases that are missing, stages that no call can
+//! fill, groups without a bound. Told by `rules check`.
+
+use super::field::GroupField;
+use super::matcher::{Expr, Item};
+use super::problem::RuleProblem;
+use super::rule::{FirstSeen, Kind, Rule, RuleSet};
+use super::stages::{Chain, Slot};
+use super::tally::Counted;
+
+/// Combinations of values that are tried; with more, a detection is taken to be possible.
+const TRIED_MAX: usize = 200_000;
+
+impl RuleSet {
+    /// Everything that is wrong with the files, given as (name, text): also with those that can be
+    /// read where others cannot.
+    pub fn inspect(files: &[(&str, &str)]) -> Vec<RuleProblem> {
+        let mut problems = Self::compile(files).err().unwrap_or_default();
+        let (rules, _) = Self::readable(files);
+        problems.extend(rules.lacking_cases());
+        problems.extend(rules.doubts());
+        problems.sort();
+        problems.dedup();
+        problems
+    }
+
+    /// The rules of the files that can be read, and the names of those that cannot.
+    pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<&'f str>) {
+        let is_good = |file: &&(&str, &str)| Self::compile(&[**file]).is_ok();
+        let (good, bad): (Vec<_>, Vec<_>) = files.iter().partition(is_good);
+        let rules = Self::compile(&good).unwrap_or_default();
+        (rules, bad.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// What can never happen, and what would be remembered without end.
+    fn doubts(&self) -> Vec<RuleProblem> {
+        let mut found = Vec::new();
+        for rule in &self.rules {
+            match &rule.kind {
+                Kind::Chain(chain) => self.of_chain(rule, chain, &mut found),
+                Kind::FirstSeen(first) => self.of_first_seen(rule, first, &mut found),
+            }
+        }
+        found
+    }
+
+    fn of_first_seen(&self, rule: &Rule, first: &FirstSeen, found: &mut Vec<RuleProblem>) {
+        self.of_slot(rule, &first.slot, found);
+        let fields = rule.groupings.iter().flat_map(|grouping| &grouping.fields);
+        if fields.clone().any(|field| *field == GroupField::Session) {
+            let message = "`session` has ever new values, which a first_seen rule remembers for ever: \
+                           its groups have no bound; use `actor`";
+            found.push(RuleProblem::at(&rule.file, rule.mark, message.to_owned()));
+        }
+    }
+
+    fn of_chain(&self, rule: &Rule, chain: &Chain, found: &mut Vec<RuleProblem>) {
+        let before = found.len();
+        for slot in &chain.slots {
+            self.of_slot(rule, slot, found);
+        }
+        if found.len() > before {
+            return;
+        }
+        let mut problem = |slot: Option<&Slot>, message: String| {
+            let mark = slot.map_or(rule.mark, |slot| slot.mark);
+            found.push(RuleProblem::at(&rule.file, mark, message));
+        };
+        let fields = match rule.groupings.as_slice() {
+            [only] => only.fields.as_slice(),
+            _ => &[],
+        };
+        for stage in &chain.stages {
+            let slot = chain.slots.get(stage.slot);
+            match stage.count.as_ref().map(|count| &count.what) {
+                Some(Counted::Values { field, min, .. }) if *min > 1 => {
+                    if let Some(field) = fields.iter().find(|own| field.is_grouped(**own)) {
+                        let name = field.as_str();
+                        problem(
+                            None,
+                            format!(
+                                "the calls are grouped by `{name}`, so that there is never more than one \
+                             value of it to count"
+                            ),
+                        );
+                    }
+                }
+                Some(Counted::Share { per, bounds, .. }) => {
+                    let per = chain.slots.get(*per);
+                    if !bounds.can_be_share() {
+                        problem(None, "no share from 0 to 1 fits the `condition`".to_owned());
+                    } else if bounds.has_floor() && !self.are_possible(slot, per, None) {
+                        problem(
+                            slot,
+                            format!(
+                                "no call fits both `{}` and `{}`: the share is always 0",
+                                name(slot),
+                                name(per)
+                            ),
+                        );
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (number, stage) in chain.stages.iter().enumerate() {
+            let slot = chain.slots.get(stage.slot);
+            let mut others = chain.stages.iter().take(number);
+            let apart = others.find_map(|other| {
+                let other = chain.slots.get(other.slot);
+                (!self.are_possible(other, slot, Some(fields))).then_some(other)
+            });
+            if let Some(other) = apart {
+                problem(
+                    slot,
+                    format!(
+                        "this can never follow `{}`: they ask for different values of what the calls are \
+                     grouped by",
+                        name(other)
+                    ),
+                );
+            }
+        }
+    }
+
+    fn of_slot(&self, rule: &Rule, slot: &Slot, found: &mut Vec<RuleProblem>) {
+        if !self.are_possible(Some(slot), None, None) {
+            let message = "no call can fit this: what it asks contradicts itself".to_owned();
+            found.push(RuleProblem::at(&rule.file, slot.mark, message));
+        }
+    }
+
+    /// Whether one call can fit both. With `shared`, two calls that have these fields in common.
+    fn are_possible(
+        &self,
+        one: Option<&Slot>,
+        other: Option<&Slot>,
+        shared: Option<&[GroupField]>,
+    ) -> bool {
+        let expr = |slot: Option<&Slot>| slot.and_then(|slot| self.detections.get(slot.detection));
+        let exprs: Vec<&Expr> = [expr(one), expr(other)].into_iter().flatten().collect();
+        Trial::of(&exprs, shared).is_possible(&exprs)
+    }
+}
+
+fn name(slot: Option<&Slot>) -> &str {
+    slot.map_or("", |slot| &*slot.name)
+}
+
+/// What the items of some detections look at, and the values that tell all of it apart.
+struct Trial<'a> {
+    variables: Vec<Variable>,
+    shared: Option<&'a [GroupField]>,
+}
+
+struct Variable {
+    name: String,
+    /// None: the call has no value. Of a variable that stands for a question, whether it is so.
+    values: Vec<Option<String>>,
+}
+
+/// A detection as truth tables over the variables.
+enum Table {
+    Item { variable: usize, holds: Vec<bool> },
+    And(Vec<Table>),
+    Or(Vec<Table>),
+    Not(Box<Table>),
+}
+
+impl<'a> Trial<'a> {
+    fn of(exprs: &[&Expr], shared: Option<&'a [GroupField]>) -> Self {
+        let mut items = Vec::new();
+        for (number, expr) in exprs.iter().enumerate() {
+            expr.each_item(&mut |item| items.push((number, item)));
+        }
+        let mut trial = Self { variables: Vec::new(), shared };
+        for (number, item) in &items {
+            let name = trial.name_of(*number, item);
+            if trial.variables.iter().any(|known| known.name == name) {
+                continue;
+            }
+            let same: Vec<&Item> = items
+                .iter()
+                .filter(|(number, other)| trial.name_of(*number, other) == name)
+                .map(|(_, item)| *item)
+                .collect();
+            let values = if trial.is_question(item) { yes_no() } else { values(&same) };
+            trial.variables.push(Variable { name, values });
+        }
+        trial
+    }
+
+    /// Questions whose answers are not told apart by values: they may be answered either way.
+    fn is_question(&self, item: &Item) -> bool {
+        !(item.has_one_value() || self.is_shared(item) && item.texts().is_some())
+    }
+
+    fn is_shared(&self, item: &Item) -> bool {
+        let is_field = |field: &GroupField| {
+            // A tool's name is asked with and without its namespace.
+            *field != GroupField::ToolName && field.as_str() == item.field_name()
+        };
+        self.shared.is_some_and(|shared| shared.iter().any(is_field))
+    }
+
+    /// Names what an item looks at: of two calls, what they need not have in common is of its own.
+    fn name_of(&self, number: usize, item: &Item) -> String {
+        let own = if self.shared.is_none() || self.is_shared(item) { 0 } else { number };
+        let what = if self.is_question(item) { item.asks() } else { item.field_name() };
+        format!("{own} {what}")
+    }
+
+    fn is_possible(&self, exprs: &[&Expr]) -> bool {
+        let sizes = self.variables.iter().map(|variable| variable.values.len());
+        let combinations = sizes.fold(1_usize, usize::saturating_mul);
+        if combinations > TRIED_MAX {
+            return true;
+        }
+        let tables: Vec<Table> =
+            exprs.iter().enumerate().map(|(number, expr)| self.table(number, expr)).collect();
+        (0..combinations).any(|combination| {
+            let mut left = combination;
+            let chosen: Vec<usize> = self
+                .variables
+                .iter()
+                .map(|variable| {
+                    let size = variable.values.len().max(1);
+                    let choice = left % size;
+                    left /= size;
+                    choice
+                })
+                .collect();
+            tables.iter().all(|table| table.holds(&chosen))
+        })
+    }
+
+    fn table(&self, number: usize, expr: &Expr) -> Table {
+        let all = |parts: &[Expr]| parts.iter().map(|part| self.table(number, part)).collect();
+        match expr {
+            Expr::And(parts) => Table::And(all(parts)),
+            Expr::Or(parts) => Table::Or(all(parts)),
+            Expr::Not(part) => Table::Not(Box::new(self.table(number, part))),
+            Expr::Item(item) => {
+                let name = self.name_of(number, item);
+                let found = self.variables.iter().position(|variable| variable.name == name);
+                let variable = found.unwrap_or_default();
+                let values = self.variables.get(variable).map_or(&[][..], |known| &known.values);
+                let holds = |value: &Option<String>| {
+                    if self.is_question(item) {
+                        value.is_some()
+                    } else {
+                        item.holds_for(value.as_deref())
+                    }
+                };
+                Table::Item { variable, holds: values.iter().map(holds).collect() }
+            }
+        }
+    }
+}
+
+impl Table {
+    fn holds(&self, chosen: &[usize]) -> bool {
+        match self {
+            Self::Item { variable, holds } => {
+                let choice = chosen.get(*variable).and_then(|choice| holds.get(*choice));
+                choice.copied().unwrap_or(true)
+            }
+            Self::And(parts) => parts.iter().all(|part| part.holds(chosen)),
+            Self::Or(parts) => parts.iter().any(|part| part.holds(chosen)),
+            Self::Not(part) => !part.holds(chosen),
+        }
+    }
+}
+
+fn yes_no() -> Vec<Option<String>> {
+    vec![None, Some(String::new())]
+}
+
+/// Values of one field that tell apart all that these items ask of it.
+fn values(items: &[&Item]) -> Vec<Option<String>> {
+    let Some(first) = items.first() else { return Vec::new() };
+    let mut values = Vec::new();
+    if first.may_be_missing() {
+        values.push(None);
+    }
+    if let Some(words) = first.words() {
+        values.extend(words.into_iter().map(|word| Some(word.to_owned())));
+    } else if first.is_number() {
+        let mut asked: Vec<f64> = items.iter().flat_map(|item| item.numbers()).collect();
+        asked.sort_by(f64::total_cmp);
+        let between: Vec<f64> =
+            asked.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
+        let around = asked.iter().flat_map(|number| [number - 1.0, *number, number + 1.0]);
+        let numbers = around.chain(between).filter(|number| first.can_be(*number));
+        values.extend(numbers.map(|number| Some(number.to_string())));
+    } else {
+        let texts = items.iter().filter_map(|item| item.texts()).flatten();
+        values.extend(texts.map(|text| Some(text.to_owned())));
+        // And one that nobody asks for.
+        values.push(Some("\u{0}".to_owned()));
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is doubted of a file that has all the cases it needs, as `line: message`.
+    fn doubts(text: &str) -> Vec<String> {
+        let rules = RuleSet::compile(&[("x.yml", text)]).unwrap();
+        rules.doubts().into_iter().map(|p| format!("{}: {}", p.line, p.message)).collect()
+    }
+
+    fn detection(selections: &str, condition: &str) -> String {
+        format!(
+            "title: t\nlogsource: {{product: mcp}}\ndetection: {{{selections}, condition: {condition}}}\n"
+        )
+    }
+
+    fn helper(name: &str, item: &str) -> String {
+        format!(
+            "---\ntitle: t\nname: {name}\nlogsource: {{product: mcp}}\n\
+             detection: {{s: {{{item}}}, condition: s}}\n"
+        )
+    }
+
+    fn sequence(group_by: &str, one: &str, other: &str) -> String {
+        format!(
+            "title: t\ncorrelation: {{type: temporal_ordered, rules: [a, b], group-by: [{group_by}], \
+             timespan: 1m}}\n{}{}",
+            helper("a", one),
+            helper("b", other)
+        )
+    }
+
+    #[test]
+    fn a_stage_that_no_call_can_fill_is_told() {
+        for (selections, condition) in [
+            ("a: {outcome: ok}, b: {outcome: denied}", "a and b"),
+            ("a: {outcome: ok, ran: no}, b: {ran: no}", "a and not b"),
+            ("a: {args.x: y}", "a and not a"),
+            ("a: {duration_ms|gt: 10}, b: {duration_ms|lt: 5}", "a and b"),
+            ("a: {attempts|lt: 1}", "a"),
+            ("a: {decision: approved}, b: {decision|exists: true}", "a and not b"),
+            ("a: {tool.sensitive: [yes, unknown]}, b: {tool.sensitive: no}", "1 of a and b"),
+        ] {
+            let found = doubts(&detection(selections, condition));
+            assert_eq!(found.len(), 1, "{selections}, {condition}: {found:?}");
+            assert!(found[0].contains("contradicts itself"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_is_not_doubted() {
+        for (selections, condition) in [
+            ("a: {outcome: ok}, b: {outcome: denied}", "a or b"),
+            ("a: {flags: x}, b: {flags: y}", "a and b"),
+            ("a: {witnesses: client}, b: {witnesses: server}", "a and b"),
+            ("a: {tool.name: x}, b: {tool.name: y}", "a and b"),
+            ("a: {duration_ms|gt: 5}, b: {duration_ms|lt: 5.5}", "a and b"),
+            ("a: {decision: approved}, b: {outcome: denied}", "a and b"),
+            ("a: {kind: ingest, code: gap}", "a"),
+        ] {
+            let found = doubts(&detection(selections, condition));
+            assert!(found.is_empty(), "{selections}, {condition}: {found:?}");
+        }
+        assert!(
+            doubts(&sequence("principal", "principal: ann", "principal: [ann, bob]")).is_empty()
+        );
+        assert!(doubts(&sequence("tenant", "principal: ann", "principal: bob")).is_empty());
+        assert!(doubts(&sequence("tenant", "outcome: ok", "outcome: denied")).is_empty());
+        assert!(doubts(&sequence("principal", "principal: ann", "principal: 'a*'")).is_empty());
+    }
+
+    #[test]
+    fn stages_that_are_never_in_one_group_are_told() {
+        let found = doubts(&sequence("principal", "principal: ann", "principal: bob"));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("9: this can never follow `a`"), "{found:?}");
+        let found = doubts(&sequence("actor, tenant", "tenant: acme", "tenant: null"));
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn counts_that_never_fit_are_told() {
+        let count = |body: &str| {
+            format!(
+                "title: t\ncorrelation: {{{body}, timespan: 1m}}\n{}{}",
+                helper("a", "outcome: ok"),
+                ""
+            )
+        };
+        let values = "type: value_count, rules: [a], group-by: [tenant], \
+                      condition: {field: tenant, gte: 2}";
+        assert!(doubts(&count(values))[0].contains("never more than one"));
+        let ratio = |condition: &str, per: &str| {
+            format!(
+                "title: t\ncorrelation: {{type: ratio, of: a, per: b, group-by: [actor], timespan: 1m, \
+                 condition: {condition}, minimum: 3}}\n{}{}",
+                helper("a", "outcome: ok"),
+                helper("b", per)
+            )
+        };
+        assert!(doubts(&ratio("{gt: 0.5, lt: 0.2}", "ran: yes"))[0].contains("no share"));
+        assert!(doubts(&ratio("{gt: 1}", "ran: yes"))[0].contains("no share"));
+        assert!(doubts(&ratio("{gte: 0.5}", "outcome: denied"))[0].contains("always 0"));
+        assert!(doubts(&ratio("{gte: 0.5}", "ran: yes")).is_empty());
+    }
+
+    #[test]
+    fn groups_that_are_remembered_without_end_are_told() {
+        let first = |fields: &str| {
+            format!(
+                "title: t\ncorrelation: {{type: first_seen, rules: [a], fields: [{fields}]}}\n{}",
+                helper("a", "outcome: ok")
+            )
+        };
+        assert!(doubts(&first("session, tenant"))[0].contains("no bound"));
+        assert!(doubts(&first("principal, tenant")).is_empty());
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_of_good_and_bad_files_at_once() {
+        let never = detection("a: {outcome: ok}, b: {outcome: denied}", "a and b");
+        let found = RuleSet::inspect(&[("bad.yml", "title: t\n"), ("never.yml", &never)]);
+        let told: Vec<(&str, &str)> =
+            found.iter().map(|problem| (&*problem.file, &*problem.message)).collect();
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert_eq!((told[0].0, told[1].0, told[2].0), ("bad.yml", "never.yml", "never.yml"));
+        assert!(told.iter().any(|(_, message)| message.starts_with("`tests:` needs")));
+    }
+}

@@ -1,0 +1,82 @@
+//! What the engine holds at most, and the alert on a group that is too busy to be held.
+
+use crate::model::{Level, Text};
+
+use super::bounds::Bounds;
+use super::rule::{Kind, Rule};
+use super::stages::{Chain, Order, Slot, Stage};
+use super::tally::{Count, Counted};
+
+/// The name of the alerts on groups with more calls than memory is kept for. No rule has it.
+pub const STATE_SATURATED: &str = "state-saturated";
+
+/// What is held in memory at most. What goes beyond is read again from the store when it is touched:
+/// no bound changes what is found.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "each is the most of something, and says so last")]
+pub(super) struct Limits {
+    /// Groups of one rule.
+    pub(super) groups_max: usize,
+    /// Calls over all groups of one rule; of a first-seen rule, values.
+    pub(super) calls_max: usize,
+    /// Calls of one group within what its rule looks back over. More of them are told: every batch
+    /// that touches the group goes through them.
+    pub(super) group_calls_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { groups_max: 65_536, calls_max: 250_000, group_calls_max: 50_000 }
+    }
+}
+
+impl Limits {
+    /// The rule that tells of the busy groups of another one: a count over its calls in what it looks
+    /// back over, grouped as it groups them. None for a rule that looks at nothing but single calls.
+    pub(super) fn load(&self, rule: &Rule) -> Option<Rule> {
+        let Kind::Chain(chain) = &rule.kind else { return None };
+        if chain.is_single() {
+            return None;
+        }
+        let min = self.group_calls_max.saturating_add(1);
+        let count = Count {
+            timespan_micros: chain.lookback_micros(),
+            what: Counted::Events(Bounds::at_least(min), min),
+        };
+        let counting = Chain {
+            slots: vec![Slot { name: "call".into(), detection: 0, mark: rule.mark }],
+            stages: vec![Stage { slot: 0, count: Some(count) }],
+            order: match chain.order {
+                Order::Any => Order::Sequence,
+                order => order,
+            },
+            is_same_event_allowed: false,
+            timespan_micros: 0,
+            quiet_micros: chain.quiet_micros,
+        };
+        let names = rule.group_by.iter().map(Text::clone);
+        Some(Rule {
+            name: STATE_SATURATED.into(),
+            title: "A group of calls is too busy".to_owned(),
+            id: None,
+            status: None,
+            description: String::new(),
+            level: Level::Medium,
+            tags: vec!["owasp.mcp08".into()],
+            falsepositives: Vec::new(),
+            references: Vec::new(),
+            why: format!(
+                "The group has more than {} calls within the time that its rule looks back over. They are all \
+                 looked at, but each batch takes longer; whoever makes them may want it so.",
+                self.group_calls_max
+            ),
+            file: rule.file.clone(),
+            mark: rule.mark,
+            group_by: std::iter::once(Text::from("rule")).chain(names).collect(),
+            type_word: "event_count",
+            groupings: Vec::new(),
+            kind: Kind::Chain(counting),
+            cases: Vec::new(),
+        })
+    }
+}

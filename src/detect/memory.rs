@@ -1,0 +1,207 @@
+//! What is held in memory, what is let go, and what is asked of the store again.
+
+use std::sync::Arc;
+
+use crate::model::{Alert, Call, CallChange, Labels, Micros, Text, Tri};
+
+use super::engine::{Engine, evaluate};
+use super::field::LabelsOf;
+use super::fixture::{Shape, call};
+use super::ledger::Ledger;
+use super::limits::{Limits, STATE_SATURATED};
+use super::rule::RuleSet;
+
+const SECOND: i64 = Micros::SECOND;
+const DAY: i64 = 24 * Micros::HOUR;
+
+/// Three successes of an actor within a minute.
+const COUNT: &str = "
+title: t
+correlation:
+  {type: event_count, rules: [a], group-by: [actor], timespan: 60s, condition: {gte: 3}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+";
+
+const TAINT: &str = "
+title: t
+correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+";
+
+fn labels() -> Arc<LabelsOf> {
+    let tri = |yes| if yes { Tri::Yes } else { Tri::No };
+    Arc::new(move |call: &Call| Labels {
+        open_world: tri(&*call.tool == "fetch"),
+        sensitive: tri(&*call.tool == "read"),
+        outbound: tri(&*call.tool == "send"),
+        ..Labels::default()
+    })
+}
+
+fn rules(text: &str) -> Arc<RuleSet> {
+    Arc::new(RuleSet::compile(&[("r.yml", text)]).unwrap())
+}
+
+/// A call of the actor with that number.
+fn of(actor: usize, at: i64, tool: &'static str, number: u64) -> Arc<Call> {
+    let mut one = Call::clone(&call(&Shape::at(at, tool), number, number));
+    let name = Text::from(format!("actor-{actor}"));
+    one.principal = Some(Text::clone(&name));
+    (one.actor, one.session) = (Text::clone(&name), name);
+    Arc::new(one)
+}
+
+/// All that an alert says.
+fn said(alert: &Alert) -> String {
+    format!("{alert:?}")
+}
+
+fn new(call: &Arc<Call>) -> CallChange {
+    CallChange { old: None, new: Some(Arc::clone(call)) }
+}
+
+fn run(ledger: &mut Ledger, engine: &mut Engine, calls: &[Arc<Call>], batch: usize) {
+    for calls in calls.chunks(batch) {
+        ledger.run(engine, &calls.iter().map(new).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn many_actors_at_once_are_held_up_to_a_bound_and_none_is_taken_for_new() {
+    let rules = rules(COUNT);
+    let limits = Limits { groups_max: 100, calls_max: 150, ..Limits::default() };
+    // A thousand actors make a call each, then another, then a third: all within a minute.
+    let number = |round: usize, actor: usize| (round * 1_000 + actor) as u64;
+    let calls: Vec<Arc<Call>> = (0..3)
+        .flat_map(|round| (0..1_000).map(move |actor| (round, actor)))
+        .map(|(round, actor)| {
+            let at = i64::try_from(round * 1_000 + actor).unwrap() * 10_000;
+            of(actor, at, "t", number(round, actor))
+        })
+        .collect();
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    for batch in calls.chunks(100) {
+        run(&mut ledger, &mut engine, batch, 100);
+        assert!(engine.groups_held() <= 100);
+    }
+    assert_eq!(ledger.alerts.len(), 1_000);
+    let at_once = evaluate(rules, labels(), calls);
+    for alert in &at_once {
+        assert_eq!(said(&ledger.alerts[&alert.id]), said(alert));
+    }
+}
+
+#[test]
+fn who_was_never_seen_is_not_asked_for_though_others_were_let_go() {
+    let rules = rules(COUNT);
+    let limits = Limits { groups_max: 2, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(rules);
+    let calls: Vec<Arc<Call>> =
+        (0..10_u32).map(|n| of(n as usize, i64::from(n) * SECOND, "t", n.into())).collect();
+    run(&mut ledger, &mut engine, &calls, 1);
+    assert!(engine.plan(&[new(&of(90, 10 * SECOND, "t", 90))]).is_empty());
+    assert_eq!(engine.plan(&[new(&of(0, 10 * SECOND, "t", 91))]).len(), 1);
+    let cost = engine.costs()[0];
+    assert!(cost.let_go > 0 && cost.groups <= 2, "{cost:?}");
+}
+
+#[test]
+fn a_busy_group_is_told_with_its_rule_and_key_whatever_the_order() {
+    let rules = rules(COUNT);
+    let limits = Limits { group_calls_max: 20, ..Limits::default() };
+    let calls: Vec<Arc<Call>> =
+        (0..30_u32).map(|n| of(7, i64::from(n) * SECOND, "t", n.into())).collect();
+    let mut orders = vec![calls.clone(), calls.iter().rev().cloned().collect()];
+    orders.push(calls.iter().step_by(2).chain(calls.iter().skip(1).step_by(2)).cloned().collect());
+    let mut told = Vec::new();
+    for order in orders {
+        let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+        let mut ledger = Ledger::new(Arc::clone(&rules));
+        run(&mut ledger, &mut engine, &order, 4);
+        let mut alerts = ledger.alerts.into_values();
+        told.push(alerts.find(|alert| *alert.rule == *STATE_SATURATED).unwrap());
+    }
+    let alert = &told[0];
+    let group: Vec<(&str, &str)> =
+        alert.group.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(group, [("rule", "r"), ("actor", "actor-7")]);
+    assert_eq!((alert.closing, alert.count, alert.why.value), (calls[20].id, 10, 21));
+    assert!(told.iter().all(|other| said(other) == said(alert)));
+}
+
+/// One call an hour of each of ten actors, for 100 days.
+fn long_past() -> Vec<Arc<Call>> {
+    (0..2_400_u32)
+        .flat_map(|hour| (0..10_u32).map(move |actor| (hour, actor)))
+        .map(|(hour, actor)| {
+            let at = i64::from(hour) * Micros::HOUR + i64::from(actor);
+            of(actor as usize, at, "t", (hour * 10 + actor).into())
+        })
+        .collect()
+}
+
+/// An archive of the third day, ten calls of each actor, and one live call of each behind it all.
+fn archive_and_live() -> Vec<Arc<Call>> {
+    let old = (0..100_u32).map(|n| {
+        let at = 3 * DAY + Micros::MINUTE + i64::from(n) * SECOND / 10;
+        of(n as usize % 10, at, "t", (100_000 + n).into())
+    });
+    let live = (0..10_u32).map(|n| of(n as usize, 100 * DAY, "t", (200_000 + n).into()));
+    old.chain(live).collect()
+}
+
+#[test]
+fn an_old_archive_costs_only_its_neighbourhood_also_beside_live_calls_and_after_a_restart() {
+    for text in [COUNT, TAINT] {
+        let rules = rules(text);
+        for is_restarted in [false, true] {
+            let mut ledger = Ledger::new(Arc::clone(&rules));
+            let mut engine = Engine::new(Arc::clone(&rules), labels());
+            run(&mut ledger, &mut engine, &long_past(), 5_000);
+            if is_restarted {
+                engine = Engine::new(Arc::clone(&rules), labels());
+                let (newest, settled) = ledger.newest();
+                engine.cold(newest, settled);
+            }
+            let before = ledger.read;
+            run(&mut ledger, &mut engine, &archive_and_live(), 1_000);
+            let read = ledger.read - before;
+            // A day before and after for a taint, a few minutes for a count; never the hundred days.
+            assert!(read <= 10 * 100, "{read} calls were read of 24,000 ({is_restarted})");
+            let all = long_past().into_iter().chain(archive_and_live()).collect();
+            assert_eq!(evaluate(Arc::clone(&rules), labels(), all).len(), ledger.alerts.len());
+        }
+    }
+}
+
+/// A session that lasts for nearly a day: it begins with a fetch, and reads go on and on.
+fn long_session(calls: u32) -> Vec<Arc<Call>> {
+    let every = 23 * Micros::HOUR / i64::from(calls);
+    (0..calls)
+        .map(|n| of(1, i64::from(n) * every, if n == 0 { "fetch" } else { "read" }, n.into()))
+        .collect()
+}
+
+#[test]
+fn a_session_of_a_day_costs_each_call_its_last_minutes() {
+    let rules = rules(TAINT);
+    let mut engine = Engine::new(Arc::clone(&rules), labels());
+    let calls = long_session(20_000);
+    for call in &calls {
+        engine.apply(&[new(call)], Vec::new());
+    }
+    // Six minutes hold some 90 calls.
+    let each = engine.walked() / calls.len() as u64;
+    assert!(each < 200, "{each} calls were gone through for each");
+    let sink = of(1, 23 * Micros::HOUR, "send", 900_000);
+    let told = engine.apply(&[new(&sink)], Vec::new());
+    assert_eq!(told.len(), 1, "the first call of the day is still known");
+}

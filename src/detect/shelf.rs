@@ -1,0 +1,204 @@
+//! The groups of one rule that are held in memory, and what is known of those that are not.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::{FxHashMap, FxHasher};
+
+use crate::model::{Micros, Text};
+
+use super::group::{Group, idle_micros};
+use super::limits::Limits;
+use super::rule::{Kind, Rule};
+use super::seen::Seen;
+
+/// The values that name a group.
+pub(super) type Key = Box<[Text]>;
+
+/// Groups that were let go to make room and are remembered one by one; over it, all that are not in
+/// memory are taken for known to the store.
+const EVICTED_MAX: usize = 262_144;
+
+/// The groups of one rule.
+pub(super) struct Shelf {
+    pub(super) groups: Groups,
+    /// Calls that the groups hold, or values, and one for each group.
+    held: usize,
+    /// A group that is not in memory has no call later than this; none if it has no call at all.
+    cold_before: Option<Micros>,
+    /// Groups that were let go to make room, by a hash of the key, with their newest call. Two that
+    /// share a hash cost a read, and nothing else.
+    evicted: FxHashMap<u64, Micros>,
+    evictions: u64,
+}
+
+pub(super) enum Groups {
+    Chain(FxHashMap<Key, Group>),
+    FirstSeen(FxHashMap<Key, Seen>),
+}
+
+impl Shelf {
+    pub(super) fn new(rule: &Rule) -> Self {
+        Self {
+            groups: match rule.kind {
+                Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
+                Kind::FirstSeen(_) => Groups::FirstSeen(FxHashMap::default()),
+            },
+            held: 0,
+            cold_before: None,
+            evicted: FxHashMap::default(),
+            evictions: 0,
+        }
+    }
+
+    /// Says that groups which are not in memory may have calls up to then.
+    pub(super) fn cool(&mut self, before: Option<Micros>) {
+        self.cold_before = self.cold_before.max(before);
+    }
+
+    /// Up to when a group that is not in memory may have calls; none if it has no call at all.
+    pub(super) fn cold_before(&self, key: &Key) -> Option<Micros> {
+        if self.evicted.is_empty() {
+            return self.cold_before;
+        }
+        self.cold_before.max(self.evicted.get(&hash(key)).copied())
+    }
+
+    /// True if the group is in memory.
+    pub(super) fn holds(&self, key: &Key) -> bool {
+        match &self.groups {
+            Groups::Chain(groups) => groups.contains_key(key),
+            Groups::FirstSeen(groups) => groups.contains_key(key),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.groups {
+            Groups::Chain(groups) => groups.len(),
+            Groups::FirstSeen(groups) => groups.len(),
+        }
+    }
+
+    /// What the groups hold, and how many were let go to make room.
+    pub(super) const fn load(&self) -> (usize, u64) {
+        (self.held, self.evictions)
+    }
+
+    /// How much of the shelf the group takes.
+    pub(super) fn weight(&self, key: &Key) -> usize {
+        match &self.groups {
+            Groups::Chain(groups) => groups.get(key).map_or(0, Group::weight),
+            Groups::FirstSeen(groups) => groups.get(key).map_or(0, Seen::weight),
+        }
+    }
+
+    /// Says what a group weighed before it was changed.
+    pub(super) fn reweigh(&mut self, key: &Key, before: usize) {
+        let now = self.weight(key);
+        self.held = (self.held + now).saturating_sub(before);
+        if now > 0 && !self.evicted.is_empty() {
+            self.evicted.remove(&hash(key));
+        }
+    }
+
+    /// Lets go of groups that nothing can concern any more.
+    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros) {
+        let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
+            return;
+        };
+        let before = watermark.minus(idle_micros(chain));
+        let (cold_before, held) = (&mut self.cold_before, &mut self.held);
+        groups.retain(|_, group| {
+            let idle = group.idle_since(before);
+            if idle.is_some() {
+                *cold_before = (*cold_before).max(idle);
+                *held = held.saturating_sub(group.weight());
+            }
+            idle.is_none()
+        });
+        let cold_before = self.cold_before;
+        self.evicted.retain(|_, newest| Some(*newest) > cold_before);
+    }
+
+    /// Makes room where there is more than there may be: the groups go that were not touched for
+    /// longest. Those of a first-seen rule stay if this batch touched them, since all of their past
+    /// would have to be read again.
+    pub(super) fn make_room(&mut self, limits: &Limits, batch: u64) {
+        if self.held <= limits.calls_max && self.len() <= limits.groups_max {
+            return;
+        }
+        let room = Room {
+            held: &mut self.held,
+            evicted: &mut self.evicted,
+            calls: limits.calls_max / 4 * 3,
+            groups: limits.groups_max / 4 * 3,
+        };
+        let batch = i64::try_from(batch).unwrap_or(i64::MAX);
+        self.evictions += match &mut self.groups {
+            Groups::Chain(groups) => {
+                let age = |group: &Group| (group.settled_at().0, group.newest());
+                room.make(groups, i64::MAX, age, Group::weight)
+            }
+            Groups::FirstSeen(groups) => {
+                let age = |seen: &Seen| {
+                    (i64::try_from(seen.used_in).unwrap_or(i64::MAX), Micros(i64::MIN))
+                };
+                room.make(groups, batch, age, Seen::weight)
+            }
+        };
+        if self.evicted.len() > EVICTED_MAX {
+            let newest = self.evicted.drain().map(|(_, newest)| newest).max();
+            self.cold_before = self.cold_before.max(newest);
+        }
+    }
+}
+
+/// Where there is too much, and how much there may be.
+struct Room<'a> {
+    held: &'a mut usize,
+    evicted: &'a mut FxHashMap<u64, Micros>,
+    calls: usize,
+    groups: usize,
+}
+
+impl Room<'_> {
+    /// Lets the oldest groups go, younger ones than `spared`; tells how many. `age` says when a group
+    /// was last touched, in whatever measure, and its newest call.
+    fn make<G>(
+        self,
+        groups: &mut FxHashMap<Key, G>,
+        spared: i64,
+        age: impl Fn(&G) -> (i64, Micros),
+        weight: impl Fn(&G) -> usize,
+    ) -> u64 {
+        let mut ages: Vec<(i64, usize)> =
+            groups.values().map(|group| (age(group).0, weight(group))).collect();
+        ages.sort_unstable();
+        let (mut held, mut left) = (*self.held, groups.len());
+        let mut gone_until = None;
+        for (age, weight) in ages {
+            if age >= spared || held <= self.calls && left <= self.groups {
+                break;
+            }
+            (held, left) = (held.saturating_sub(weight), left - 1);
+            gone_until = Some(age);
+        }
+        let Some(gone_until) = gone_until else { return 0 };
+        let before = groups.len();
+        groups.retain(|key, group| {
+            let (age, newest) = age(group);
+            if age > gone_until {
+                return true;
+            }
+            *self.held = self.held.saturating_sub(weight(group));
+            self.evicted.insert(hash(key), newest);
+            false
+        });
+        (before - groups.len()) as u64
+    }
+}
+
+fn hash(key: &Key) -> u64 {
+    let mut hasher = FxHasher::default();
+    key.hash(&mut hasher);
+    hasher.finish()
+}
