@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::support::{Daemon, calltrail, database, json_lines};
 
-const CALLS: &str = r#"select lower(hex(call_id)) as id, stream, "offset", class, code, decision, ran, witnesses, tenant,
-    client, session, discrepancies::varchar as discrepancies, coalesce(sightings::varchar, '[]') as sightings
+const CALLS: &str = r#"select lower(hex(call_id)) as id, stream, "offset", class, code, decision, ran, witnesses,
+    tenant, client, session, discrepancies::varchar as discrepancies, coalesce(sightings::varchar, '[]') as sightings
     from call_now where kind = 'call' order by all"#;
 /// Of the logs themselves one reading sees what another does not: that they went back in time, or stood still.
 const ALERTS: &str = "select alert_id, rule, level, count::varchar as count from alerts

@@ -103,8 +103,8 @@ pub struct History {
     /// to [`HistoryNeed::until`], in any order. Calls that the rule does not ask for do no harm.
     pub calls: Vec<Arc<Call>>,
     /// The alerts of the rule and group ([`HistoryNeed::concerns`]) that are not retracted, with
-    /// `last_seen` no earlier than `touched - reach`. Where `whole` is set: all alerts of the rule whose group holds the need's
-    /// fields and values.
+    /// `last_seen` no earlier than `touched - reach`. Where `whole` is set: all alerts of the rule
+    /// whose group holds the need's fields and values.
     pub alerts: Vec<KnownAlert>,
     /// For a first-seen rule: what is remembered of first calls that an earlier database had.
     pub first_seen: Vec<FirstSeen>,

@@ -68,8 +68,8 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The records of kind call of these tools, by bare names, between two times, ends included, in order; no end: those
-    /// without a time too.
+    /// The records of kind call of these tools, by bare names, between two times, ends included, in order; no end:
+    /// those without a time too.
     pub fn records_of_tools(
         &self,
         tools: &[&Text],
