@@ -37,6 +37,8 @@ mod trial;
 mod yaml;
 
 #[cfg(test)]
+mod edges;
+#[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod naive;
