@@ -68,7 +68,8 @@ enum Groups {
     FirstSeen(FxHashMap<Key, Seen>),
 }
 
-type Key = Box<[Text]>;
+/// Shared by all that a batch does to a group.
+type Key = Arc<[Text]>;
 
 /// A batch, evaluated and sorted by group.
 struct Prepared {
@@ -184,7 +185,9 @@ impl Engine {
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
         for touch in prepared.touches {
             let rule = touch.rule;
-            let history = histories.remove(&(rule, touch.key.clone()));
+            let history = (!histories.is_empty())
+                .then(|| histories.remove(&(rule, touch.key.clone())))
+                .flatten();
             self.meter.begin_group();
             let outcome = self.settle(touch, history);
             self.meter.settled(rule);
@@ -276,7 +279,7 @@ impl Engine {
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
-            alert_group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
+            alert_group: Vec::new(),
             touched: touch.earliest,
             reach_micros: 0,
             felt_until: Micros(i64::MAX),
@@ -314,7 +317,12 @@ impl Engine {
             }
             _ => false,
         };
-        is_needed.then_some(need)
+        // Most touches need nothing, and names cost more than the rest of it.
+        is_needed.then(|| {
+            let values = touch.key.iter().cloned();
+            need.alert_group = rule.group_by().map(Text::from).zip(values).collect();
+            need
+        })
     }
 
     /// What ends before this is put right on its own, and is not kept: the group in memory goes on
@@ -535,8 +543,9 @@ impl Prepared {
             touch.ops.push(op);
             return;
         }
-        index.insert(key.into(), self.touches.len());
-        self.touches.push(Touch { rule, key: key.into(), ops: vec![op], earliest: at });
+        let key = Key::from(key);
+        index.insert(Key::clone(&key), self.touches.len());
+        self.touches.push(Touch { rule, key, ops: vec![op], earliest: at });
     }
 
     fn add_untimed(

@@ -29,8 +29,9 @@ pub(super) struct Op {
 pub(super) struct Group {
     events: Vec<Event>,
     pub(super) floor: Micros,
-    /// The episode open at the floor, as far as its matches close before it.
-    open: Option<Episode>,
+    /// The episode open at the floor, as far as its matches close before it. Few groups have one,
+    /// and every group would pay for its size.
+    open: Option<Box<Episode>>,
     /// The episodes that a fold from the floor shows, as last reported, in order.
     reported: Vec<Reported>,
 }
@@ -102,7 +103,8 @@ impl Group {
     pub(super) fn update(&mut self, scope: Scope<'_>, ops: Vec<Op>) -> Outcome {
         let revised = apply(&mut self.events, ops);
         let cut = self.next_floor(scope.chain);
-        let folded = fold(scope.chain, &self.events, self.floor, self.open.take(), cut);
+        let open = self.open.take().map(|open| *open);
+        let folded = fold(scope.chain, &self.events, self.floor, open, cut);
         let now: Vec<Reported> =
             folded.episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
         let mut outcome = compare(scope, &self.reported, &now, &folded.episodes, &revised);
@@ -128,7 +130,7 @@ impl Group {
 
     /// Moves the floor to `cut`: what is before it is settled.
     fn trim(&mut self, chain: &Chain, cut: Micros, folded: Folded) {
-        self.open = folded.open;
+        self.open = folded.open.map(Box::new);
         if cut <= self.floor {
             return;
         }
@@ -189,6 +191,8 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
     };
     let keep = events.partition_point(|event| event.order(&first.event).is_lt());
     let mut rest = events.split_off(keep).into_iter().peekable();
+    // Most groups have one call: room for four would be most of what they take.
+    events.reserve_exact((ops.len() + rest.len()).max(events.len() / 4));
     let mut ops = ops.into_iter().peekable();
     while let Some(op) = ops.next() {
         if ops.peek().is_some_and(|next| next.event.order(&op.event).is_eq()) {
