@@ -41,9 +41,10 @@ deny: ## Check the dependencies' licences, sources and duplicates
 advisories: ## Check the dependencies against the RustSec advisory database
 	@.ci/deny advisories
 
-bench: libduckdb ## Measure one pass over a million records beside DuckDB's own load, then joining alone
+bench: libduckdb ## Measure a pass over a million records beside DuckDB's load, joining, and the rules beside rsigma
 	cargo bench --locked --bench scan
 	cargo bench --locked --bench correlate
+	cargo bench --locked --bench detect
 
 joins: libduckdb ## Measure how many joins are right and how many are found, on a million hard records
 	cargo bench --locked --bench joins

@@ -25,6 +25,8 @@ mod faults;
 mod long_lines;
 /// Mails as a real mail server gets them.
 mod mail;
+/// What others find in the same calls.
+mod oracles;
 /// Logs that are hard to join, in any order.
 mod order;
 /// What the paths of logs name.

@@ -139,14 +139,21 @@ impl<'a> Chains<'a> {
         found
     }
 
-    /// Most groups never have a call for every stage.
+    /// Most groups never have a call for every stage, or as many as a stage counts.
     fn can_match(&self) -> bool {
         let wanted = self.chain.needed_bits();
         let mut seen = 0;
-        self.events.iter().any(|event| {
+        let has_all = self.events.iter().any(|event| {
             seen |= event.stages;
             seen & wanted == wanted
-        })
+        });
+        has_all
+            && self.chain.stages.iter().all(|stage| {
+                let Some(count) = &stage.count else { return true };
+                let bit = 1 << count.base(stage.slot);
+                let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
+                self.events.iter().filter(|event| event.stages & bit != 0).nth(enough).is_some()
+            })
     }
 
     /// Finds the stages that each event fills: those it fits, and those whose count fits with it.

@@ -254,7 +254,7 @@ impl Engine {
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
-            alert_group: rule.group_by().map(Text::from).zip(touch.key.iter().cloned()).collect(),
+            alert_group: Vec::new(),
             touched: touch.earliest,
             since: touch.earliest,
             reach_micros: 0,
@@ -292,7 +292,12 @@ impl Engine {
             }
             _ => false,
         };
-        is_needed.then_some(need)
+        // Most touches need nothing, and names cost more than the rest of it.
+        is_needed.then(|| {
+            let values = touch.key.iter().cloned();
+            need.alert_group = rule.group_by().map(Text::from).zip(values).collect();
+            need
+        })
     }
 
     /// What ends before this is put right on its own, and is not kept: the group in memory goes on

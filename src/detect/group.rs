@@ -46,8 +46,9 @@ pub(super) struct Group {
 struct Told {
     /// Matches that close before it were told, and nothing that happens can change them.
     from: Micros,
-    /// The episode open at the floor, as far as its matches close before it.
-    open: Option<Episode>,
+    /// The episode open at the floor, as far as its matches close before it. Few groups have one, and every group would
+    /// pay for its size.
+    open: Option<Box<Episode>>,
     /// The episodes that a fold from the floor shows, as last reported, in order.
     reported: Vec<Reported>,
 }
@@ -297,7 +298,7 @@ impl Told {
         revised: &FxHashSet<CallId>,
     ) -> (Settled, Outcome) {
         let floor = floor.max(self.from);
-        let folded = fold(scope.chain, events, floor, self.open.take(), cut);
+        let folded = fold(scope.chain, events, floor, self.open.take().map(|open| *open), cut);
         let outcome = self.tell(scope, &folded.episodes, revised);
         let starts = folded.episodes.iter().map(|episode| episode.span.first_at).collect();
         (Settled { open: folded.open, starts }, outcome)
@@ -310,7 +311,7 @@ impl Told {
         cut: Micros,
         revised: &FxHashSet<CallId>,
     ) -> (Settled, Outcome) {
-        let open = self.open.take();
+        let open = self.open.take().map(|open| *open);
         let outcome = self.tell(scope, open.as_slice(), revised);
         let starts = open.iter().map(|open| open.span.first_at).collect();
         let open = open.filter(|open| open.span.takes(cut, scope.chain.quiet_micros));
@@ -332,7 +333,7 @@ impl Told {
 
     /// Forgets what no change from `cut` on can concern, where the floor moves there.
     fn settle(&mut self, chain: &Chain, floor: Micros, cut: Micros, settled: Settled) {
-        self.open = settled.open;
+        self.open = settled.open.map(Box::new);
         if cut <= floor {
             return;
         }
@@ -423,6 +424,8 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
     };
     let keep = events.partition_point(|event| event.order(&first.event).is_lt());
     let mut rest = events.split_off(keep).into_iter().peekable();
+    // Most groups have one call: room for four would be most of what they take.
+    events.reserve_exact((ops.len() + rest.len()).max(events.len() / 4));
     let mut ops = ops.into_iter().peekable();
     while let Some(op) = ops.next() {
         if ops.peek().is_some_and(|next| next.event.order(&op.event).is_eq()) {

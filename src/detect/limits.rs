@@ -26,7 +26,7 @@ pub(super) struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { groups_max: 65_536, calls_max: 250_000, group_calls_max: 50_000 }
+        Self { groups_max: 131_072, calls_max: 250_000, group_calls_max: 50_000 }
     }
 }
 

@@ -41,6 +41,8 @@ mod trial;
 mod yaml;
 
 #[cfg(test)]
+mod edges;
+#[cfg(test)]
 mod failures;
 #[cfg(test)]
 mod fixture;

@@ -1,6 +1,7 @@
 //! The groups of one rule that are held in memory, and what is known of those that are not.
 
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
@@ -11,8 +12,8 @@ use super::limits::Limits;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
 
-/// The values that name a group.
-pub(super) type Key = Box<[Text]>;
+/// The values that name a group, shared by all that a batch does to it.
+pub(super) type Key = Arc<[Text]>;
 
 /// Groups that were let go to make room and are remembered one by one; over it, all that are not in
 /// memory are taken for known to the store.

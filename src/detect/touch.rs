@@ -71,8 +71,9 @@ impl Prepared {
             touch.ops.push(op);
             return;
         }
-        index.insert(key.into(), self.touches.len());
-        self.touches.push(Touch { rule, key: key.into(), ops: vec![op], earliest: at });
+        let key = Key::from(key);
+        index.insert(Key::clone(&key), self.touches.len());
+        self.touches.push(Touch { rule, key, ops: vec![op], earliest: at });
     }
 
     pub(super) fn add_untimed(
@@ -154,6 +155,9 @@ pub(super) fn answered(
     touches: Vec<Touch>,
     answers: &mut Answers,
 ) -> Vec<(Touch, Option<History>)> {
+    if answers.is_empty() {
+        return touches.into_iter().map(|touch| (touch, None)).collect();
+    }
     let mut out: Vec<(Touch, Option<History>)> = Vec::with_capacity(touches.len());
     for touch in touches {
         let history = answers.remove(&(touch.rule, touch.key.clone(), touch.earliest));
