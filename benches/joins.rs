@@ -56,6 +56,7 @@ fn scenario(seed: u64, calls: u64) -> Scenario {
         skew_ms_max: 3_000,
         drift_ms_a_day_max: 1_000,
         stepped_percent: 20,
+        off_ms_max: 3_000,
     };
     scenario
 }

@@ -40,6 +40,7 @@ fn world(seed: u64) -> World {
         skew_ms_max: 3_000,
         drift_ms_a_day_max: 1_000,
         stepped_percent: 20,
+        off_ms_max: 0,
     };
     let mut world = World::new();
     for event in Simulation::new(&scenario) {

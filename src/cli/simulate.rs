@@ -79,6 +79,7 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
         skew_ms_max: args.skew_ms,
         drift_ms_a_day_max: args.drift_ms_a_day,
         stepped_percent: args.stepped,
+        off_ms_max: 0,
     };
     let target =
         if common.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -186,13 +186,22 @@ impl Clocks {
     /// Whether it is known to which streams this one belongs on that day. What a day begins with says nothing of it:
     /// that would change calls of other streams which were joined before.
     pub(super) fn is_claimed(&self, lower: &str, at: Micros) -> bool {
-        self.estimate(ANYBODY, lower, at).is_some()
+        let slot = self.slots.get(&slot_of(at));
+        slot.is_some_and(|slot| slot.used_of(ANYBODY, lower).is_some())
     }
 
     /// Whether any clock was measured against that stream's on that day.
     pub(super) fn has_measured(&self, upper: &str, at: Micros) -> bool {
         let pairs = self.slots.get(&slot_of(at)).and_then(|slot| slot.pairs.get(upper));
-        pairs.is_some_and(|pairs| pairs.values().any(|measure| measure.used.is_some()))
+        let is_known = |measure: &Measure| measure.used.is_some_and(|used| !used.is_apart());
+        pairs.is_some_and(|pairs| pairs.values().any(is_known))
+    }
+
+    /// Whether the two were joined often enough on that day to measure their clocks, and no difference came up more
+    /// often than by chance: either they do not belong together, or their clocks are too far apart.
+    pub(super) fn is_apart(&self, upper: &str, lower: &str, at: Micros) -> bool {
+        let slot = self.slots.get(&slot_of(at));
+        slot.and_then(|slot| slot.used_of(upper, lower)).is_some_and(Estimate::is_apart)
     }
 
     /// To be told before calls that `upper` leads are joined: a day of which nothing was joined yet begins with what
@@ -224,6 +233,7 @@ impl Clocks {
             .filter_map(|(lower, measure)| {
                 Some((Text::clone(lower), measure.estimate(self.samples_min)?))
             })
+            .filter(|(_, guess)| !guess.is_apart())
             .collect();
         for (lower, guess) in guesses {
             let known = self.slots.get(&slot).and_then(|slot| slot.pairs.get(upper)?.get(&lower));
@@ -382,8 +392,12 @@ impl Clocks {
 }
 
 impl Slot {
-    fn used(&self, upper: &str, lower: &str) -> Option<Estimate> {
+    fn used_of(&self, upper: &str, lower: &str) -> Option<Estimate> {
         self.pairs.get(upper)?.get(lower)?.used
+    }
+
+    fn used(&self, upper: &str, lower: &str) -> Option<Estimate> {
+        self.used_of(upper, lower).filter(|used| !used.is_apart())
     }
 
     /// By the first stream above the two that both were measured against. A proxy's own join with the server says
@@ -403,9 +417,18 @@ impl Slot {
     fn estimate(&self, upper: &str, lower: &str, samples_min: i64) -> Option<Estimate> {
         if upper == ANYBODY {
             let total = self.totals.get(lower).copied().unwrap_or(0);
-            return (total >= samples_min).then_some(Estimate { offset: 0, tolerance: 0 });
+            return (total >= samples_min).then_some(Estimate::APART);
         }
         self.pairs.get(upper)?.get(lower)?.estimate(samples_min)
+    }
+}
+
+impl Estimate {
+    /// No difference of the two that could be looked for.
+    const APART: Self = Self { offset: 0, tolerance: 0 };
+
+    fn is_apart(self) -> bool {
+        self == Self::APART
     }
 }
 
@@ -427,7 +450,7 @@ impl Measure {
     }
 
     /// Where most of the joins lie, and a tolerance that holds nine tenths of them all with room to spare. Joins of two
-    /// streams that have nothing to do with each other lie everywhere, and measure nothing.
+    /// streams that have nothing to do with each other lie everywhere, which is all that they show.
     fn estimate(&self, samples_min: i64) -> Option<Estimate> {
         let total: i64 = self.bins.values().sum();
         if total < samples_min {
@@ -436,7 +459,7 @@ impl Measure {
         let middle = |bin: i32| i64::from(bin) * BIN_MICROS + BIN_MICROS / 2;
         let (peak, within) = self.peak()?;
         if within * 100 < total * PEAK_PERCENT_MIN || within < by_chance_max(total) {
-            return None;
+            return Some(Estimate::APART);
         }
         let of_peak = self.bins.range(peak..peak + PEAK_BINS);
         let median = quantile(of_peak.map(|(bin, count)| (middle(*bin), *count)), within / 2)?;

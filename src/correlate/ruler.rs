@@ -38,7 +38,8 @@ impl Ruler<'_> {
 
     /// Whether a join of the two by so much agreement is in doubt though nothing else fits.
     ///
-    /// By less than all arguments it is where the record is not about where the clocks say. Where the two streams are
+    /// By less than all arguments it is where the record is not about where the clocks say, and where the clocks of the
+    /// two, although often joined, say nothing. Where the two streams are
     /// not known to belong together, and at least one of them is known to belong to another, it is as likely chance as
     /// not, and the values that agents use all the time agree by chance too. Where nothing is known of either, nothing
     /// speaks against it.
@@ -50,6 +51,10 @@ impl Ruler<'_> {
         if let Some(known) = self.estimate(lead, unit) {
             let off = lead.gap_to(unit) - known.offset;
             return by < Agreement::All && off.abs() > known.tolerance / 2;
+        }
+        let at = lead.span.map(|(at, _)| at);
+        if at.is_some_and(|at| self.clocks.is_apart(lead.stream(), unit.stream(), at)) {
+            return by < Agreement::All;
         }
         let has_measured = |seen: &Seen<'_>| {
             seen.span.is_some_and(|(at, _)| self.clocks.has_measured(seen.stream(), at))

@@ -295,6 +295,34 @@ fn a_join_by_time_alone_that_is_not_where_the_clocks_say_is_in_doubt() {
 }
 
 #[test]
+fn logs_that_are_often_joined_at_no_distance_of_their_own_are_joined_in_doubt() {
+    use OutcomeClass::Ok;
+    let certainty = |apart: i64, path: Option<u64>| {
+        let record = |stream, offset, at| {
+            let mut record = record(stream, offset, at, "read", Ok);
+            record.principal = Some("ann".into());
+            path.map_or(record.clone(), |path| with_path(record, path))
+        };
+        let minutes = (0..40).zip((0..).map(|minute| minute * 60_000));
+        let both = minutes.flat_map(|(offset, at)| {
+            let off = i64::try_from(offset).unwrap() * 733 * apart % 9_000 - 4_500 * apart;
+            [record("client", offset, at), record("server", offset, at + off)]
+        });
+        let calls = one_pass(&arcs(both.collect()));
+        calls
+            .iter()
+            .find_map(|call| {
+                by_stream(call, "server").filter(|_| call.sightings.len() > 1).cloned()
+            })
+            .unwrap()
+            .certainty
+    };
+    assert_eq!(certainty(0, None), Certainty::Unambiguous);
+    assert_eq!(certainty(1, None), Certainty::Ambiguous, "they lie anywhere");
+    assert_eq!(certainty(1, Some(7)), Certainty::Unambiguous, "all arguments are equal");
+}
+
+#[test]
 fn logs_that_are_known_to_belong_together_join_before_others() {
     use OutcomeClass::Ok;
     let later = 3_600_000;

@@ -31,6 +31,7 @@ const ALL: Noise = Noise {
     skew_ms_max: 3_000,
     drift_ms_a_day_max: 1_000,
     stepped_percent: 50,
+    off_ms_max: 0,
 };
 
 struct Output {

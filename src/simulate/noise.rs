@@ -21,6 +21,7 @@ pub(super) struct Clock {
     drift_a_day: i64,
     step_at: Micros,
     step: i64,
+    off_max: i64,
 }
 
 impl Clock {
@@ -33,7 +34,11 @@ impl Clock {
         let is_stepped = dice.chance(u64::from(noise.stepped_percent) * 10);
         let step = if is_stepped { dice.between(-STEP_MAX, STEP_MAX) } else { 0 };
         let step_at = start.plus(dice.between(STEP_AFTER_MIN, STEP_AFTER_MAX));
-        Self { start, offset, drift_a_day, step_at, step }
+        let off_max = match noise.off_ms_max {
+            0 => i64::MAX,
+            ms => i64::from(ms) * 1000,
+        };
+        Self { start, offset, drift_a_day, step_at, step, off_max }
     }
 
     /// How far ahead it is at a true time, in microseconds.
@@ -41,7 +46,7 @@ impl Clock {
         let drifted = i128::from(at.since(self.start)) * i128::from(self.drift_a_day);
         let drifted = i64::try_from(drifted / i128::from(Micros::DAY)).unwrap_or(0);
         let step = if at >= self.step_at { self.step } else { 0 };
-        self.offset + drifted + step
+        (self.offset + drifted + step).clamp(-self.off_max, self.off_max)
     }
 }
 
@@ -106,5 +111,9 @@ mod tests {
         assert_eq!(day(0), 0);
         assert_eq!(day(9) - day(8), day(8) - day(7));
         assert_ne!(day(5) - day(0), 5 * (day(9) - day(8)), "it was set in between");
+        let kept = Noise { off_ms_max: 500, ..noise };
+        let clock = Clock::new(&mut Dice::new(1, 1), &kept, Micros(0));
+        let farthest = (0..30).map(|number| clock.ahead(Micros(number * Micros::DAY)).abs()).max();
+        assert_eq!(farthest, Some(500_000));
     }
 }

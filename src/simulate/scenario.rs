@@ -62,6 +62,8 @@ pub struct Noise {
     pub drift_ms_a_day_max: u32,
     /// Such clocks that are set once, by up to ten seconds.
     pub stepped_percent: u32,
+    /// How far such a clock may ever be off, in milliseconds: whoever keeps it stops it there. 0 for any distance.
+    pub off_ms_max: u32,
 }
 
 impl Scenario {
