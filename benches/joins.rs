@@ -3,6 +3,7 @@
 //! records, retries. The records arrive in slices, and each slice is read by a program started anew.
 //!
 //! `CALLTRAIL_BENCH_CALLS` makes another number of calls, `CALLTRAIL_SEEDS` (such as `1,2,3`) other worlds,
+//! `CALLTRAIL_JOINS_APART_MS` says how far two clocks are apart at most (3,000; beyond 5,000 nothing joins by time).
 //! `CALLTRAIL_JOINS_WITHOUT` (some of `lost,identical,retried,late,clocks`) spares those, and
 //! `CALLTRAIL_JOINS_EXAMPLES` prints so many wrong and missed links of each kind with their lines.
 
@@ -21,6 +22,8 @@ use calltrail::simulate::{
 
 /// Calls that make a little over a million records.
 const CALLS: u64 = 320_000;
+/// How far two clocks are apart at most.
+const APART_MS_MAX: u32 = 3_000;
 /// How often the program is started to read what has come meanwhile.
 const SLICES: u64 = 12;
 
@@ -30,16 +33,19 @@ fn main() {
         setting("CALLTRAIL_BENCH_CALLS").and_then(|text| text.parse().ok()).unwrap_or(CALLS);
     let examples =
         setting("CALLTRAIL_JOINS_EXAMPLES").and_then(|text| text.parse().ok()).unwrap_or(0);
+    let apart_ms_max = setting("CALLTRAIL_JOINS_APART_MS")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(APART_MS_MAX);
     let seeds = setting("CALLTRAIL_SEEDS").unwrap_or_else(|| "1".to_owned());
     for seed in seeds.split(',').filter_map(|seed| seed.trim().parse().ok()) {
-        let mut scenario = scenario(seed, calls);
+        let mut scenario = scenario(seed, calls, apart_ms_max);
         spare(&mut scenario.noise, &setting("CALLTRAIL_JOINS_WITHOUT").unwrap_or_default());
         measure(&scenario, examples);
     }
 }
 
 /// A few simple desks and proxies, and many stacks with all the noise there is.
-fn scenario(seed: u64, calls: u64) -> Scenario {
+fn scenario(seed: u64, calls: u64, apart_ms_max: u32) -> Scenario {
     let start = Micros::parse_rfc3339("2026-01-05T07:00:00Z").expect("a time");
     let mut scenario = Scenario::new(seed, start, calls);
     scenario.ticket_users = 4;
@@ -53,10 +59,10 @@ fn scenario(seed: u64, calls: u64) -> Scenario {
         identical_percent: 10,
         retried_percent: 60,
         late_percent: 5,
-        skew_ms_max: 3_000,
+        skew_ms_max: apart_ms_max / 2,
         drift_ms_a_day_max: 1_000,
         stepped_percent: 20,
-        off_ms_max: 3_000,
+        off_ms_max: apart_ms_max / 2,
     };
     scenario
 }

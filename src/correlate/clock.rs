@@ -404,8 +404,10 @@ impl Slot {
     /// nothing while the client tells of the same calls, but where the client's record is lost it counts.
     fn used_through_others(&self, upper: &str, lower: &str) -> Option<Estimate> {
         let above = self.above.get(upper)?.iter().filter(|above| &***above != ANYBODY);
-        above.take(ABOVE_MAX).find_map(|above| {
-            let (own, other) = (self.used(above, upper)?, self.used(above, lower)?);
+        // Of those that say something: one that begins to is joined anew, and with it what rests on it.
+        let measured = above.filter_map(|above| Some((above, self.used(above, upper)?)));
+        measured.take(ABOVE_MAX).find_map(|(above, own)| {
+            let other = self.used(above, lower)?;
             let offset = other.offset - own.offset;
             let tolerance = own.tolerance.max(other.tolerance);
             (offset.abs() <= JOIN_SLACK_MICROS).then_some(Estimate { offset, tolerance })

@@ -39,10 +39,9 @@ impl Ruler<'_> {
     /// Whether a join of the two by so much agreement is in doubt though nothing else fits.
     ///
     /// By less than all arguments it is where the record is not about where the clocks say, and where the clocks of the
-    /// two, although often joined, say nothing. Where the two streams are
-    /// not known to belong together, and at least one of them is known to belong to another, it is as likely chance as
-    /// not, and the values that agents use all the time agree by chance too. Where nothing is known of either, nothing
-    /// speaks against it.
+    /// two, although often joined, say nothing. Where the two streams are not known to belong together, and at least
+    /// one of them is known to belong to another, it is as likely chance as not, and the values that agents use all the
+    /// time agree by chance too. Where nothing is known of either, nothing speaks against it.
     pub(super) fn doubts(&self, call: &Joined<'_>, other: &Joined<'_>, by: Agreement) -> bool {
         let (lead, unit) = (&call.lead, &other.lead);
         if !self.measured {

@@ -23,6 +23,7 @@ pub(super) fn histories(
     rules: &RuleSet,
     needs: Vec<HistoryNeed>,
 ) -> Result<Vec<History>, StoreError> {
+    let earliest = needs.iter().map(since).min().flatten();
     // Of one statement, all groups have the same fields; a rule with aliases has several.
     let mut by_rule: FxHashMap<(usize, Vec<Text>), Vec<HistoryNeed>> = FxHashMap::default();
     for need in needs {
@@ -30,8 +31,7 @@ pub(super) fn histories(
     }
     // Rules that look at the same fields ask for the same calls, mostly.
     let mut by_fields: FxHashMap<Vec<Text>, Vec<Answer>> = FxHashMap::default();
-    let loads =
-        if by_rule.is_empty() { Vec::new() } else { store.alerts_of(STATE_SATURATED, None)? };
+    let loads = if by_rule.is_empty() { Loads::default() } else { loads_by_rule(store, earliest)? };
     for ((rule, fields), needs) in by_rule {
         let name = rules.rules().get(rule).map_or("", |rule| &*rule.name);
         by_fields.entry(fields).or_default().extend(of_rule(store, name, needs, &loads)?);
@@ -45,6 +45,20 @@ pub(super) fn histories(
     Ok(all)
 }
 
+/// Alerts on busy groups, by the rule whose groups they are.
+type Loads = FxHashMap<Text, Vec<(Pairs, StoredAlert)>>;
+
+fn loads_by_rule(store: &Store, since: Option<Micros>) -> Result<Loads, StoreError> {
+    let mut loads = Loads::default();
+    for (group, alert) in store.alerts_of(STATE_SATURATED, since)? {
+        let rule = group.iter().find(|(name, _)| &**name == "rule");
+        if let Some((_, rule)) = rule {
+            loads.entry(Text::clone(rule)).or_default().push((group, alert));
+        }
+    }
+    Ok(loads)
+}
+
 fn fields_of(need: &HistoryNeed) -> Vec<Text> {
     need.group.iter().map(|(field, _)| Text::clone(field)).collect()
 }
@@ -54,7 +68,7 @@ fn of_rule(
     store: &Store,
     rule: &str,
     needs: Vec<HistoryNeed>,
-    loads: &[(Pairs, StoredAlert)],
+    loads: &Loads,
 ) -> Result<Vec<Answer>, StoreError> {
     let width = needs.first().map_or(0, |need| need.group.len());
     let earliest_since = needs.iter().filter_map(since).min();
@@ -69,7 +83,9 @@ fn of_rule(
         .map(|need| {
             let known = alerts.get(&need.alert_group).map_or(&[][..], Vec::as_slice);
             let of_load = loads
-                .iter()
+                .get(rule)
+                .into_iter()
+                .flatten()
                 .filter(|(group, _)| need.concerns(rule, STATE_SATURATED, group))
                 .map(|(_, alert)| (alert, true));
             let known: Vec<KnownAlert> = known

@@ -92,7 +92,7 @@ fn file(
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
     if stem(file) == STATE_SATURATED {
-        let message = "the name `state-saturated` is that of alerts on what is held in memory; call the file otherwise";
+        let message = "the name `state-saturated` is that of alerts on groups that are too busy; call the file otherwise";
         problems.push(Mark::START, message);
     }
     helpers_are_plain(&documents, main, problems);
@@ -124,7 +124,7 @@ fn file(
 }
 
 /// A file's name without folders and without `.yml` or `.yaml`: the name of its rule.
-fn stem(file: &str) -> &str {
+pub(super) fn stem(file: &str) -> &str {
     let base = file.rsplit_once(['/', '\\']).map_or(file, |(_, base)| base);
     base.strip_suffix(".yml").or_else(|| base.strip_suffix(".yaml")).unwrap_or(base)
 }

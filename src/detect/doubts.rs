@@ -1,6 +1,9 @@
 //! What is wrong with rules that can be read and run: cases that are missing, stages that no call can
 //! fill, groups without a bound. Told by `rules check`.
 
+use rustc_hash::FxHashSet;
+
+use super::compile::stem;
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
 use super::problem::RuleProblem;
@@ -27,7 +30,12 @@ impl RuleSet {
     /// The rules of the files that can be read, and the names of those that cannot.
     pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<&'f str>) {
         let is_good = |file: &&(&str, &str)| Self::compile(&[**file]).is_ok();
-        let (good, bad): (Vec<_>, Vec<_>) = files.iter().partition(is_good);
+        let (mut good, mut bad): (Vec<_>, Vec<_>) = files.iter().partition(is_good);
+        // Of two files with one name the first can be read.
+        let mut stems = FxHashSet::default();
+        let (first, again) = good.into_iter().partition(|(name, _)| stems.insert(stem(name)));
+        good = first;
+        bad.extend::<Vec<_>>(again);
         let rules = Self::compile(&good).unwrap_or_default();
         (rules, bad.into_iter().map(|(name, _)| name).collect())
     }
@@ -114,7 +122,7 @@ impl RuleSet {
                 problem(
                     slot,
                     format!(
-                        "this can never follow `{}`: they ask for different values of what the calls are \
+                        "this can never be in one group with `{}`: they ask for different values of what the calls are \
                      grouped by",
                         name(other)
                     ),
@@ -286,11 +294,15 @@ fn values(items: &[&Item]) -> Vec<Option<String>> {
     if let Some(words) = first.words() {
         values.extend(words.into_iter().map(|word| Some(word.to_owned())));
     } else if first.is_number() {
-        let mut asked: Vec<f64> = items.iter().flat_map(|item| item.numbers()).collect();
+        // Two that nobody may ask for, and those beside each that is: numbers can be whole ones only.
+        let asked = items.iter().flat_map(|item| item.numbers());
+        let mut asked: Vec<f64> = asked.chain([0.0, 1.0]).collect();
         asked.sort_by(f64::total_cmp);
         let between: Vec<f64> =
             asked.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
-        let around = asked.iter().flat_map(|number| [number - 1.0, *number, number + 1.0]);
+        let beside =
+            |number: &f64| [number - 1.0, number.floor(), *number, number.ceil(), number + 1.0];
+        let around = asked.iter().flat_map(beside);
         let numbers = around.chain(between).filter(|number| first.can_be(*number));
         values.extend(numbers.map(|number| Some(number.to_string())));
     } else {
@@ -360,6 +372,10 @@ mod tests {
             ("a: {tool.name: x}, b: {tool.name: y}", "a and b"),
             ("a: {duration_ms|gt: 5}, b: {duration_ms|lt: 5.5}", "a and b"),
             ("a: {decision: approved}, b: {outcome: denied}", "a and b"),
+            ("a: {duration_ms|exists: true}", "a"),
+            ("a: {attempts|exists: true}", "a"),
+            ("a: {duration_ms|lt: 0.5}", "a"),
+            ("a: {attempts|gt: 1.5}", "a"),
             ("a: {kind: ingest, code: gap}", "a"),
         ] {
             let found = doubts(&detection(selections, condition));
@@ -377,7 +393,7 @@ mod tests {
     fn stages_that_are_never_in_one_group_are_told() {
         let found = doubts(&sequence("principal", "principal: ann", "principal: bob"));
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].starts_with("9: this can never follow `a`"), "{found:?}");
+        assert!(found[0].starts_with("9: this can never be in one group with `a`"), "{found:?}");
         let found = doubts(&sequence("actor, tenant", "tenant: acme", "tenant: null"));
         assert_eq!(found.len(), 1, "{found:?}");
     }

@@ -56,6 +56,8 @@ pub struct Engine {
     remembers: bool,
     /// Values seen for the first time, not yet taken.
     first_seen: Vec<FirstSeenFact>,
+    /// Room for the touched groups of a batch, by rule.
+    index: Vec<FxHashMap<Key, usize>>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
     meter: Meter,
@@ -82,6 +84,7 @@ impl Engine {
             untimed: FxHashSet::default(),
             remembers: false,
             first_seen: Vec::new(),
+            index: Vec::new(),
             prepared: None,
         }
     }
@@ -196,7 +199,8 @@ impl Engine {
         let rules = &*self.rules;
         let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
-        let mut index: Vec<FxHashMap<Key, usize>> = vec![FxHashMap::default(); rules.rules.len()];
+        let mut index = std::mem::take(&mut self.index);
+        index.resize_with(rules.rules.len(), FxHashMap::default);
         let mut prepared = Prepared::new(changes);
         let mut key = Vec::new();
         for change in changes {
@@ -229,6 +233,9 @@ impl Engine {
                 }
             }
         }
+        // The next batch is as large, mostly.
+        index.iter_mut().for_each(FxHashMap::clear);
+        self.index = index;
         prepared.split(rules, &self.shelves);
         prepared
     }

@@ -29,7 +29,8 @@ pub(super) struct Op {
 pub(super) struct Group {
     events: Vec<Event>,
     pub(super) floor: Micros,
-    told: Told,
+    /// Of few groups anything was told, and every group would pay for its size.
+    told: Option<Box<Told>>,
     /// Of alerts on how busy the group is, where it is or was.
     load: Option<Box<Told>>,
     /// From when on what was told of them was asked for.
@@ -46,9 +47,8 @@ pub(super) struct Group {
 struct Told {
     /// Matches that close before it were told, and nothing that happens can change them.
     from: Micros,
-    /// The episode open at the floor, as far as its matches close before it. Few groups have one, and every group would
-    /// pay for its size.
-    open: Option<Box<Episode>>,
+    /// The episode open at the floor, as far as its matches close before it.
+    open: Option<Episode>,
     /// The episodes that a fold from the floor shows, as last reported, in order.
     reported: Vec<Reported>,
 }
@@ -85,11 +85,10 @@ pub(super) fn idle_micros(chain: &Chain) -> i64 {
 impl Group {
     /// A group of which nothing happened within a reach before the floor.
     pub(super) const fn new(floor: Micros) -> Self {
-        let told = Told::new(Micros(i64::MIN));
         Self {
             events: Vec::new(),
             floor,
-            told,
+            told: None,
             load: None,
             load_from: Micros(i64::MIN),
             course: None,
@@ -106,7 +105,7 @@ impl Group {
         events.dedup_by(|a, b| a.order(b).is_eq());
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
-        let told = Told::restore(scope, &events, history, false);
+        let told = Some(Box::new(Told::restore(scope, &events, history, false)));
         let mut load = None;
         if scope.load.is_some() && history.alerts.iter().any(|alert| alert.is_of_load) {
             let key = load_key(scope);
@@ -138,16 +137,22 @@ impl Group {
             let passed = if is_quiet { settled } else { 0 };
             self.walked += (self.events.len() - passed) as u64;
         }
+        let told = self.told.take();
+        let mut told = told.map_or_else(|| Told::new(Micros(i64::MIN)), |told| *told);
         let (folded, mut outcome) = if is_quiet {
-            self.told.stay(scope, cut, &revised)
+            told.stay(scope, cut, &revised)
         } else {
-            self.told.renew(scope, &self.events, self.floor, cut, &revised)
+            told.renew(scope, &self.events, self.floor, cut, &revised)
         };
         if scope.chain.is_single() {
-            outcome.standing.extend(self.told.reported.iter().map(|now| now.id));
+            outcome.standing.extend(told.reported.iter().map(|now| now.id));
         }
         self.renew_load(scope, cut, &revised, &mut outcome);
-        self.trim(scope.chain, cut, folded);
+        told.settle(scope.chain, self.floor, cut, folded);
+        self.trim(scope.chain, cut);
+        if !told.is_over(self.floor) {
+            self.told = Some(Box::new(told));
+        }
         outcome
     }
 
@@ -179,7 +184,7 @@ impl Group {
         let (folded, load) = told.renew(of_load, &counted, self.floor, cut, revised);
         outcome.add_load(load);
         told.settle(of_load.chain, self.floor, cut, folded);
-        if told.open.is_some() || !told.reported.is_empty() {
+        if !told.is_over(Micros(i64::MAX)) {
             self.load = Some(told);
         }
     }
@@ -232,8 +237,7 @@ impl Group {
     }
 
     /// Moves the floor to `cut`: what is before it is settled.
-    fn trim(&mut self, chain: &Chain, cut: Micros, told: Settled) {
-        self.told.settle(chain, self.floor, cut, told);
+    fn trim(&mut self, chain: &Chain, cut: Micros) {
         if cut <= self.floor {
             return;
         }
@@ -260,6 +264,11 @@ impl Group {
 impl Told {
     const fn new(from: Micros) -> Self {
         Self { from, open: None, reported: Vec::new() }
+    }
+
+    /// True if nothing that happens from the floor on can concern what was told.
+    const fn is_over(&self, floor: Micros) -> bool {
+        self.open.is_none() && self.reported.is_empty() && self.from.0 <= floor.0
     }
 
     /// What was told before, where the calls up to then bear it out.
@@ -298,7 +307,7 @@ impl Told {
         revised: &FxHashSet<CallId>,
     ) -> (Settled, Outcome) {
         let floor = floor.max(self.from);
-        let folded = fold(scope.chain, events, floor, self.open.take().map(|open| *open), cut);
+        let folded = fold(scope.chain, events, floor, self.open.take(), cut);
         let outcome = self.tell(scope, &folded.episodes, revised);
         let starts = folded.episodes.iter().map(|episode| episode.span.first_at).collect();
         (Settled { open: folded.open, starts }, outcome)
@@ -311,7 +320,7 @@ impl Told {
         cut: Micros,
         revised: &FxHashSet<CallId>,
     ) -> (Settled, Outcome) {
-        let open = self.open.take().map(|open| *open);
+        let open = self.open.take();
         let outcome = self.tell(scope, open.as_slice(), revised);
         let starts = open.iter().map(|open| open.span.first_at).collect();
         let open = open.filter(|open| open.span.takes(cut, scope.chain.quiet_micros));
@@ -333,7 +342,7 @@ impl Told {
 
     /// Forgets what no change from `cut` on can concern, where the floor moves there.
     fn settle(&mut self, chain: &Chain, floor: Micros, cut: Micros, settled: Settled) {
-        self.open = settled.open.map(Box::new);
+        self.open = settled.open;
         if cut <= floor {
             return;
         }

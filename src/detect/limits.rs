@@ -1,4 +1,4 @@
-//! What the engine holds at most, and the alert on a group that is too busy to be held.
+//! What the engine holds at most, and the alert on a group that is too busy.
 
 use crate::model::{Level, Text};
 
@@ -7,7 +7,7 @@ use super::rule::{Kind, Rule};
 use super::stages::{Chain, Order, Slot, Stage};
 use super::tally::{Count, Counted};
 
-/// The name of the alerts on groups with more calls than memory is kept for. No rule has it.
+/// The name of the alerts on groups with very many calls. No rule has it.
 pub const STATE_SATURATED: &str = "state-saturated";
 
 /// What is held in memory at most. What goes beyond is read again from the store when it is touched:

@@ -114,6 +114,24 @@ fn who_was_never_seen_is_not_asked_for_though_others_were_let_go() {
 }
 
 #[test]
+fn a_group_that_takes_all_the_room_is_not_read_again_for_every_batch() {
+    let rules = rules(COUNT);
+    let limits = Limits { groups_max: 100, calls_max: 150, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(rules);
+    // Within a minute one actor makes more calls than are held of all; others make one now and then.
+    let calls: Vec<Arc<Call>> = (0..600_u64)
+        .map(|number| {
+            let actor = if number % 10 == 9 { usize::try_from(number).unwrap() } else { 0 };
+            of(actor, i64::try_from(number).unwrap() * SECOND / 20, "other", number)
+        })
+        .collect();
+    run(&mut ledger, &mut engine, &calls, 5);
+    assert_eq!(ledger.read, 0, "calls read again");
+    assert!(engine.groups_held() < 60, "the others make room");
+}
+
+#[test]
 fn a_busy_group_is_told_with_its_rule_and_key_whatever_the_order() {
     let rules = rules(COUNT);
     let limits = Limits { group_calls_max: 20, ..Limits::default() };

@@ -15,8 +15,8 @@ use super::seen::Seen;
 /// The values that name a group, shared by all that a batch does to it.
 pub(super) type Key = Arc<[Text]>;
 
-/// Groups that were let go to make room and are remembered one by one; over it, all that are not in
-/// memory are taken for known to the store.
+/// Groups that were let go to make room and are remembered one by one; over it, the older half of them
+/// is taken for known to the store like all that is as old.
 const EVICTED_MAX: usize = 262_144;
 
 /// The groups of one rule.
@@ -27,7 +27,8 @@ pub(super) struct Shelf {
     /// A group that is not in memory has no call later than this; none if it has no call at all.
     cold_before: Option<Micros>,
     /// Groups that were let go to make room, by a hash of the key, with their newest call. Two that
-    /// share a hash cost a read, and nothing else.
+    /// share a hash cost a read, and nothing else: what is noted is not taken back when one of them is
+    /// here again.
     evicted: FxHashMap<u64, Micros>,
     evictions: u64,
 }
@@ -96,9 +97,6 @@ impl Shelf {
     pub(super) fn reweigh(&mut self, key: &Key, before: usize) {
         let now = self.weight(key);
         self.held = (self.held + now).saturating_sub(before);
-        if now > 0 && !self.evicted.is_empty() {
-            self.evicted.remove(&hash(key));
-        }
     }
 
     /// Lets go of groups that nothing can concern any more.
@@ -127,10 +125,17 @@ impl Shelf {
         if self.held <= limits.calls_max && self.len() <= limits.groups_max {
             return;
         }
+        // To let the heaviest group go would be to read it again for the next batch that touches it.
+        let heaviest = self.heaviest();
+        let is_little_more = self.held <= heaviest.saturating_add(limits.calls_max / 4);
+        if is_little_more && self.len() <= limits.groups_max {
+            return;
+        }
         let room = Room {
             held: &mut self.held,
             evicted: &mut self.evicted,
-            calls: limits.calls_max / 4 * 3,
+            calls: (limits.calls_max / 4 * 3).max(heaviest),
+            spared_weight: if heaviest > limits.calls_max / 2 { heaviest } else { usize::MAX },
             groups: limits.groups_max / 4 * 3,
         };
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
@@ -147,9 +152,23 @@ impl Shelf {
             }
         };
         if self.evicted.len() > EVICTED_MAX {
-            let newest = self.evicted.drain().map(|(_, newest)| newest).max();
-            self.cold_before = self.cold_before.max(newest);
+            // One call that is dated far ahead must not make every group one that is asked for.
+            let mut all: Vec<Micros> = self.evicted.values().copied().collect();
+            let half = all.len() / 2;
+            let (_, middle, _) = all.select_nth_unstable(half);
+            self.cold_before = self.cold_before.max(Some(*middle));
+            let cold_before = self.cold_before;
+            self.evicted.retain(|_, newest| Some(*newest) > cold_before);
         }
+    }
+
+    /// What the heaviest group takes.
+    fn heaviest(&self) -> usize {
+        let heaviest = match &self.groups {
+            Groups::Chain(groups) => groups.values().map(Group::weight).max(),
+            Groups::FirstSeen(groups) => groups.values().map(Seen::weight).max(),
+        };
+        heaviest.unwrap_or(0)
     }
 }
 
@@ -159,6 +178,8 @@ struct Room<'a> {
     evicted: &'a mut FxHashMap<u64, Micros>,
     calls: usize,
     groups: usize,
+    /// A group as heavy as this stays.
+    spared_weight: usize,
 }
 
 impl Room<'_> {
@@ -171,8 +192,11 @@ impl Room<'_> {
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
     ) -> u64 {
-        let mut ages: Vec<(i64, usize)> =
-            groups.values().map(|group| (age(group).0, weight(group))).collect();
+        let mut ages: Vec<(i64, usize)> = groups
+            .values()
+            .map(|group| (age(group).0, weight(group)))
+            .filter(|(_, weight)| *weight < self.spared_weight)
+            .collect();
         ages.sort_unstable();
         let (mut held, mut left) = (*self.held, groups.len());
         let mut gone_until = None;
@@ -187,11 +211,12 @@ impl Room<'_> {
         let before = groups.len();
         groups.retain(|key, group| {
             let (age, newest) = age(group);
-            if age > gone_until {
+            if age > gone_until || weight(group) >= self.spared_weight {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            self.evicted.insert(hash(key), newest);
+            let known = self.evicted.entry(hash(key)).or_insert(newest);
+            *known = newest.max(*known);
             false
         });
         (before - groups.len()) as u64

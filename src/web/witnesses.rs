@@ -374,7 +374,7 @@ fn joined_words(sighting: &Sighting, is_only: bool, is_one_of_several: bool) -> 
         JoinedBy::Time => "joined by tool and time alone",
     };
     let others = match sighting.candidates.len() {
-        0 => "these logs are not known to tell of the same calls".to_owned(),
+        0 => "nothing else fits, but the clocks or the logs speak against it".to_owned(),
         1 => "1 other call fits as well".to_owned(),
         CANDIDATES_MAX.. => format!("{CANDIDATES_MAX} other calls and maybe more fit as well"),
         number => format!("{number} other calls fit as well"),
@@ -446,7 +446,7 @@ mod tests {
             let rest = [
                 "",
                 "; nothing else fits",
-                "; these logs are not known to tell of the same calls",
+                "; nothing else fits, but the clocks or the logs speak against it",
                 "; 1 other call fits as well",
                 "; 2 other calls fit as well",
                 "; 8 other calls and maybe more fit as well",
