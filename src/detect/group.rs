@@ -105,13 +105,15 @@ impl Group {
         events.dedup_by(|a, b| a.order(b).is_eq());
         let starts = history.alerts.iter().filter_map(|alert| alert.closing_at);
         let floor = starts.fold(history.need.touched, Micros::min);
-        let told = Some(Box::new(Told::restore(scope, &events, history, false)));
+        // Alerts are listed back to a reach before what is touched, and calls to a reach before the floor.
+        let from = floor.max(history.need.touched.minus(history.need.reach_micros));
+        let told = Some(Box::new(Told::restore(scope, &events, history, from, false)));
         let mut load = None;
         if scope.load.is_some() && history.alerts.iter().any(|alert| alert.is_of_load) {
             let key = load_key(scope);
             if let Some(of_load) = scope.of_load(&key) {
                 let counted = counted(scope.chain, &events);
-                load = Some(Box::new(Told::restore(of_load, &counted, history, true)));
+                load = Some(Box::new(Told::restore(of_load, &counted, history, from, true)));
             }
         }
         Self {
@@ -119,7 +121,7 @@ impl Group {
             floor,
             told,
             load,
-            load_from: history.need.touched,
+            load_from: from,
             course: None,
             #[cfg(test)]
             walked: 0,
@@ -271,12 +273,18 @@ impl Told {
         self.open.is_none() && self.reported.is_empty() && self.from.0 <= floor.0
     }
 
-    /// What was told before, where the calls up to then bear it out.
-    fn restore(scope: Scope<'_>, events: &[Event], history: &History, is_of_load: bool) -> Self {
+    /// What was told before, where the calls up to then bear it out. From `from` on all of it is listed.
+    fn restore(
+        scope: Scope<'_>,
+        events: &[Event],
+        history: &History,
+        from: Micros,
+        is_of_load: bool,
+    ) -> Self {
         let listed = || history.alerts.iter().filter(|alert| alert.is_of_load == is_of_load);
         // Alerts of the other kind can reach further back than what is listed of this one.
         let starts = listed().filter_map(|alert| alert.closing_at);
-        let from = starts.fold(history.need.touched, Micros::min);
+        let from = starts.fold(from, Micros::min);
         let before = fold(scope.chain, events, from, None, from);
         let shown: FxHashMap<AlertId, Reported> = before
             .episodes
