@@ -161,6 +161,7 @@ impl Episode {
         Reported {
             id: alert_id(rule, group, self.closing.id),
             closing: self.closing.id,
+            closing_at: self.span.first_at,
             first_seen: self.first_at,
             last_seen: self.span.last_at,
             count: self.count,
@@ -179,6 +180,8 @@ impl Episode {
 pub(super) struct Reported {
     pub(super) id: AlertId,
     pub(super) closing: CallId,
+    /// When its first match closes; calls of it may lie long before.
+    pub(super) closing_at: Micros,
     pub(super) first_seen: Micros,
     pub(super) last_seen: Micros,
     pub(super) count: u64,

@@ -555,11 +555,18 @@ fn compare(
         if is_told && replaces.is_empty() && !is_revised {
             continue;
         }
-        let is_new = overlapping(former, shown).is_none();
+        let is_new = replaces.is_empty() && !goes_on(former, shown);
         let alert = Box::new(episode.alert(scope.rule, scope.key));
         outcome.set.push(Set { alert, is_new, replaces });
     }
     outcome
+}
+
+/// Whether the matches of some reported episode, in order of their ends, share time with those of another. Two may rest
+/// on one call long before, and are two all the same.
+fn goes_on(reported: &[Reported], other: &Reported) -> bool {
+    let from = reported.partition_point(|reported| reported.last_seen < other.closing_at);
+    reported.get(from).is_some_and(|reported| reported.closing_at <= other.last_seen)
 }
 
 /// The first of some reported episodes, in order of their ends, that shares time with another.

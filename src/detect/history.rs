@@ -127,10 +127,10 @@ pub struct KnownAlert {
 impl KnownAlert {
     /// None for an alert on a call without a time, which is in no group's window.
     pub(super) fn reported(&self) -> Option<Reported> {
-        self.closing_at?;
         Some(Reported {
             id: self.id,
             closing: self.closing,
+            closing_at: self.closing_at?,
             first_seen: self.first_seen?,
             last_seen: self.last_seen?,
             count: self.count,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Alert, Call, CallChange, Labels, Micros, Text, Tri};
+use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, Text, Tri};
 
 use super::engine::{Engine, evaluate};
 use super::field::LabelsOf;
@@ -129,6 +129,23 @@ fn a_group_that_takes_all_the_room_is_not_read_again_for_every_batch() {
     run(&mut ledger, &mut engine, &calls, 5);
     assert_eq!(ledger.read, 0, "calls read again");
     assert!(engine.groups_held() < 60, "the others make room");
+}
+
+#[test]
+fn two_alerts_on_one_fetch_are_news_each() {
+    let rules = rules(TAINT);
+    let mut engine = Engine::new(Arc::clone(&rules), labels());
+    let mut ledger = Ledger::new(rules);
+    let minutes = [(0, "fetch"), (20, "read"), (30, "send"), (50, "read"), (75, "send")];
+    let calls = minutes.map(|(minute, tool)| {
+        new(&of(1, minute * Micros::MINUTE, tool, 1 + minute.unsigned_abs()))
+    });
+    let is_news = |changes: Vec<AlertChange>| {
+        changes.iter().any(|change| matches!(change, AlertChange::Set { is_new: true, .. }))
+    };
+    assert!(is_news(ledger.run(&mut engine, &calls[..3])));
+    assert!(is_news(ledger.run(&mut engine, &calls[3..])), "45 minutes later it sends again");
+    assert_eq!(ledger.alerts.len(), 2);
 }
 
 #[test]
