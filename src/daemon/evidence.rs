@@ -4,11 +4,11 @@ use rustc_hash::FxHashMap;
 
 use super::intake::Intake;
 use crate::mask::mask_line;
-use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, RecordId, WitnessLine};
+use crate::model::{Alert, AlertId, Call, EvidenceView, RecordId, Step, Witness, WitnessLine};
 use crate::store::{Reader, StoreError};
 
-/// Alerts whose lines are remembered, so that an alert that grows does not read them again.
-const ALERTS_MAX: usize = 512;
+/// Text of lines that are remembered, so that alerts that grow, and several on one call, do not read them again.
+const BYTES_MAX: usize = 64 << 20;
 
 /// Where each generation's file lies now.
 pub(super) struct Paths(FxHashMap<u64, String>);
@@ -29,7 +29,8 @@ impl Paths {
 /// The lines of recent alerts.
 #[derive(Default)]
 pub(super) struct Lines {
-    known: FxHashMap<AlertId, FxHashMap<RecordId, WitnessLine>>,
+    known: FxHashMap<RecordId, WitnessLine>,
+    bytes: usize,
     /// Lines that an older database kept, of files that are gone.
     kept: FxHashMap<RecordId, String>,
 }
@@ -40,7 +41,8 @@ impl Lines {
         self.kept = lines;
     }
 
-    /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already.
+    /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already:
+    /// they are asked for where a file is gone.
     pub(super) fn views(
         &mut self,
         alert: &Alert,
@@ -49,76 +51,64 @@ impl Lines {
         intake: &mut Intake,
         reader: &Reader,
     ) -> Result<Vec<EvidenceView>, StoreError> {
-        let mut lines = self.take(stored, reader)?;
-        let views = alert
-            .evidence
-            .iter()
-            .map(|evidence| view(evidence, &mut lines, paths, intake, &self.kept))
-            .collect();
-        if self.known.len() >= ALERTS_MAX {
-            self.known.clear();
+        if self.bytes > BYTES_MAX {
+            (self.known, self.bytes) = (FxHashMap::default(), 0);
         }
-        self.known.insert(alert.id, lines);
-        Ok(views)
-    }
-
-    fn take(
-        &mut self,
-        stored: &[AlertId],
-        reader: &Reader,
-    ) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
-        let mut lines = FxHashMap::default();
-        for id in stored {
-            if let Some(known) = self.known.remove(id) {
-                lines.extend(known);
+        let mut lacking = Vec::new();
+        for (witness, step) in alert.evidence.iter().flat_map(|evidence| steps(&evidence.call)) {
+            let known = self.known.get(&step.record);
+            if known.is_some_and(|line| line.text.is_some()) {
                 continue;
             }
-            let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
-            let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
-            lines.extend(stored.map(|line| (line.record, line)));
+            let is_new = known.is_none();
+            let file = paths.of(step.record.generation);
+            let text = intake
+                .read_line(step.record, step.length)
+                .map(|bytes| mask_line(bytes.trim_ascii_end()))
+                .or_else(|| self.kept.get(&step.record).cloned());
+            let (record, length) = (step.record, step.length);
+            let line = WitnessLine { witness, file, record, length, text };
+            if line.text.is_some() {
+                self.remember(line);
+            } else if is_new {
+                lacking.push(line);
+            }
         }
-        Ok(lines)
+        if !lacking.is_empty() {
+            let mut found = stored_lines(stored, reader)?;
+            for line in lacking {
+                let stored = found.remove(&line.record);
+                self.remember(stored.unwrap_or(line));
+            }
+        }
+        let lines_of = |call: &Call| {
+            steps(call).filter_map(|(_, step)| self.known.get(&step.record).cloned()).collect()
+        };
+        let views = alert.evidence.iter().map(|one| EvidenceView::new(one, lines_of(&one.call)));
+        Ok(views.collect())
+    }
+
+    fn remember(&mut self, line: WitnessLine) {
+        let text = line.text.as_ref().map_or(0, String::len);
+        self.bytes += text + size_of::<WitnessLine>() + line.file.len();
+        self.known.insert(line.record, line);
     }
 }
 
-fn view(
-    evidence: &Evidence,
-    lines: &mut FxHashMap<RecordId, WitnessLine>,
-    paths: &Paths,
-    intake: &mut Intake,
-    kept: &FxHashMap<RecordId, String>,
-) -> EvidenceView {
-    let call = &*evidence.call;
-    EvidenceView::new(evidence, witness_lines(call, lines, paths, intake, kept))
+fn steps(call: &Call) -> impl Iterator<Item = (Witness, &Step)> {
+    let sightings = call.sightings.iter();
+    sightings.flat_map(|sighting| sighting.steps.iter().map(|step| (sighting.witness, step)))
 }
 
-fn witness_lines(
-    call: &Call,
-    lines: &mut FxHashMap<RecordId, WitnessLine>,
-    paths: &Paths,
-    intake: &mut Intake,
-    kept: &FxHashMap<RecordId, String>,
-) -> Vec<WitnessLine> {
-    let steps = call
-        .sightings
-        .iter()
-        .flat_map(|sighting| sighting.steps.iter().map(|step| (sighting.witness, step)));
-    steps
-        .map(|(witness, step)| {
-            let line = lines.entry(step.record).or_insert_with(|| WitnessLine {
-                witness,
-                file: paths.of(step.record.generation),
-                record: step.record,
-                length: step.length,
-                text: None,
-            });
-            if line.text.is_none() {
-                line.text = intake
-                    .read_line(step.record, step.length)
-                    .map(|bytes| mask_line(bytes.trim_ascii_end()))
-                    .or_else(|| kept.get(&step.record).cloned());
-            }
-            line.clone()
-        })
-        .collect()
+fn stored_lines(
+    stored: &[AlertId],
+    reader: &Reader,
+) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
+    let mut lines = FxHashMap::default();
+    for id in stored {
+        let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
+        let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
+        lines.extend(stored.map(|line| (line.record, line)));
+    }
+    Ok(lines)
 }

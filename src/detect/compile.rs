@@ -92,7 +92,8 @@ fn file(
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
     if stem(file) == STATE_SATURATED {
-        let message = "the name `state-saturated` is that of alerts on groups that are too busy; call the file otherwise";
+        let message =
+            "the name `state-saturated` is that of alerts on busy groups; call the file otherwise";
         problems.push(Mark::START, message);
     }
     helpers_are_plain(&documents, main, problems);
