@@ -245,15 +245,7 @@ impl Store {
             let of_group =
                 self.alerts.entry((Text::clone(&alert.rule), alert.group.clone())).or_default();
             of_group.retain(|known| known.id != alert.id);
-            of_group.push(KnownAlert {
-                id: alert.id,
-                closing: alert.closing,
-                closing_at: alert.closing_at,
-                first_seen: alert.first_seen,
-                last_seen: alert.last_seen,
-                count: alert.count,
-                is_of_load: false,
-            });
+            of_group.push(KnownAlert::from(&*alert));
         }
         new
     }

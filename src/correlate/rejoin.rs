@@ -138,6 +138,12 @@ impl Rejoin {
     pub fn streams(&self) -> FxHashSet<Text> {
         self.stale.streams()
     }
+
+    /// From where to where its tools are loaded, where nothing asks for more.
+    pub fn loaded_span(&self) -> (Micros, Micros) {
+        let (first, last) = self.stale.span();
+        (first.minus(BEFORE_MICROS), last.plus(BEFORE_MICROS))
+    }
 }
 
 impl StaleDay {

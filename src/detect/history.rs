@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{AlertId, Call, CallId, FirstSeen, Micros, Text};
+use crate::model::{Alert, AlertId, Call, CallId, FirstSeen, Micros, Text};
 
 use super::episode::Reported;
 use super::limits::STATE_SATURATED;
@@ -122,6 +122,20 @@ pub struct KnownAlert {
     pub count: u64,
     /// It tells how busy the group is, and is none of the rule's own.
     pub is_of_load: bool,
+}
+
+impl From<&Alert> for KnownAlert {
+    fn from(alert: &Alert) -> Self {
+        Self {
+            id: alert.id,
+            closing: alert.closing,
+            closing_at: alert.closing_at,
+            first_seen: alert.first_seen,
+            last_seen: alert.last_seen,
+            count: alert.count,
+            is_of_load: *alert.rule == *STATE_SATURATED,
+        }
+    }
 }
 
 impl KnownAlert {

@@ -12,7 +12,6 @@ use crate::model::{
 use super::engine::Engine;
 use super::field::GroupField;
 use super::history::{History, HistoryNeed, KnownAlert};
-use super::limits::STATE_SATURATED;
 use super::rule::RuleSet;
 
 /// All calls and all alerts, as they stand.
@@ -107,7 +106,7 @@ impl Ledger {
                 && alert.last_seen.is_some_and(|at| at >= need.touched.minus(need.reach_micros))
         };
         let alerts: Vec<KnownAlert> =
-            self.alerts.values().filter(is_listed).map(known_alert).collect();
+            self.alerts.values().filter(is_listed).map(KnownAlert::from).collect();
         let starts = alerts.iter().filter_map(|alert| alert.closing_at);
         let from = starts.fold(need.touched, Micros::min).minus(need.reach_micros);
         let until = need.until(&alerts).unwrap_or(Micros(i64::MAX));
@@ -127,17 +126,5 @@ impl Ledger {
         });
         let first_seen = first_seen.cloned().collect();
         History { need, calls, alerts, first_seen }
-    }
-}
-
-fn known_alert(alert: &Alert) -> KnownAlert {
-    KnownAlert {
-        id: alert.id,
-        closing: alert.closing,
-        closing_at: alert.closing_at,
-        first_seen: alert.first_seen,
-        last_seen: alert.last_seen,
-        count: alert.count,
-        is_of_load: *alert.rule == *STATE_SATURATED,
     }
 }

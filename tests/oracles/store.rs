@@ -62,7 +62,8 @@ impl Shop {
                 && alert.group == need.alert_group
                 && alert.last_seen.unwrap() >= need.touched.minus(need.reach_micros)
         };
-        let alerts: Vec<KnownAlert> = self.alerts.values().filter(is_listed).map(known).collect();
+        let alerts: Vec<KnownAlert> =
+            self.alerts.values().filter(is_listed).map(KnownAlert::from).collect();
         let starts = alerts.iter().filter_map(|alert| alert.closing_at);
         let from = starts.fold(need.touched, Micros::min).minus(need.reach_micros);
         let until = need.until(&alerts).unwrap_or(Micros(i64::MAX));
@@ -81,17 +82,5 @@ fn has(call: &Call, field: &str, value: &str) -> bool {
         "tool.name" => &*call.tool == value,
         "principal" => call.principal.as_deref() == Some(value),
         other => panic!("no rule of these groups by {other}"),
-    }
-}
-
-fn known(alert: &Alert) -> KnownAlert {
-    KnownAlert {
-        id: alert.id,
-        closing: alert.closing,
-        closing_at: alert.closing_at,
-        first_seen: alert.first_seen,
-        last_seen: alert.last_seen,
-        count: alert.count,
-        is_of_load: false,
     }
 }

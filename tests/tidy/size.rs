@@ -2,7 +2,7 @@
 
 use super::assert_none;
 use super::source::{Token, tokens};
-use super::tree::{TextFile, all_files};
+use super::tree::{TextFile, all_files, files_below};
 
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -31,6 +31,20 @@ fn lines_are_short() {
     let found: Vec<String> =
         files.iter().filter(|file| is_code(file)).flat_map(long_lines).collect();
     assert_none("Break the line: `cargo fmt` leaves comments and texts alone.", &found);
+}
+
+#[test]
+fn a_folder_of_code_holds_no_stray_file() {
+    let has_kind = |file: &TextFile| {
+        file.path.rsplit('/').next().is_some_and(|name| name.contains('.') || name == "Makefile")
+    };
+    let stray = |file: &TextFile| (!has_kind(file)).then(|| file.path.clone());
+    let found: Vec<String> = ["src", "tests", "benches"]
+        .iter()
+        .flat_map(|folder| files_below(folder))
+        .filter_map(|file| stray(&file))
+        .collect();
+    assert_none("Delete what a command left behind.", &found);
 }
 
 #[test]

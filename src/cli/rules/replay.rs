@@ -16,7 +16,7 @@ use super::super::words::{count, parse_moment};
 use super::super::{Common, setup};
 use crate::daemon::RulesError;
 use crate::daemon::control::{Ask, Tell};
-use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet, STATE_SATURATED};
+use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet};
 use crate::model::{
     Alert, AlertChange, AlertId, AlertState, AlertView, Call, CallChange, Evidence, EvidenceView,
     Micros, Text, WitnessLine,
@@ -336,15 +336,7 @@ impl Told {
         Self {
             rule: Text::clone(&alert.rule),
             group: alert.group.clone(),
-            known: KnownAlert {
-                id: alert.id,
-                closing: alert.closing,
-                closing_at: alert.closing_at,
-                first_seen: alert.first_seen,
-                last_seen: alert.last_seen,
-                count: alert.count,
-                is_of_load: *alert.rule == *STATE_SATURATED,
-            },
+            known: KnownAlert::from(&*alert),
             alert: Some(alert),
         }
     }

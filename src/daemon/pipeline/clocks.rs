@@ -7,7 +7,7 @@ use super::near::{self, Shelf};
 use super::{Pipeline, Step, WIDER_MAX};
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Outcome, Rejoin, StaleDay};
 use crate::fault::{self, Point};
-use crate::model::{Micros, Record, Text};
+use crate::model::{Micros, Record};
 use crate::store::{Batch, Store, StoreError};
 
 /// So many times as long as it takes to join the newest day anew passes before that is done again: reading goes before.
@@ -104,10 +104,7 @@ impl Pipeline {
 
     /// Joins each tool's calls anew, over what is stored around the day.
     fn rejoin_tools(&mut self, mut rejoin: Rejoin) -> Result<Outcome, StoreError> {
-        let all = Correlator::plan_rejoin(&rejoin, &Text::from(""), 0);
-        let from = all.iter().map(|(need, ..)| need.from).min();
-        let to = all.iter().filter_map(|(need, ..)| need.to).max();
-        let Some(span) = from.zip(to) else { return Ok(self.correlator.end_rejoin(rejoin)) };
+        let span = rejoin.loaded_span();
         let tools = self.store.tools_between(span.0, span.1, &rejoin.streams())?;
         for part in near::parts(tools) {
             let read = Shelf::read(&self.store, &part, span)?;
