@@ -33,6 +33,7 @@ impl Content {
 
     /// Which file it is, and whether it changed.
     pub(super) fn look(&self) -> io::Result<(FileKey, Stamp)> {
+        pause();
         Ok(key_and_stamp(&self.metadata()?))
     }
 
@@ -44,6 +45,7 @@ impl Content {
     }
 
     pub(super) fn extent(&self) -> io::Result<Extent> {
+        pause();
         match self {
             Self::Plain(file) => Ok(Extent { size: file.metadata()?.len(), has_more: false }),
             Self::Packed(packed) => packed.extent(),
@@ -54,6 +56,7 @@ impl Content {
     /// file would have to be unpacked further than [`Content::allow`] let it, the error's kind is
     /// [`io::ErrorKind::WouldBlock`]; asking again goes on from there.
     pub(super) fn read_up_to(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        pause();
         match self {
             Self::Plain(file) => read_up_to(file, offset, length),
             Self::Packed(packed) => packed.read_up_to(offset, length, false),
@@ -63,6 +66,7 @@ impl Content {
     /// As [`Content::read_up_to`], beside the reading that goes on: it does not lose its place in a
     /// compressed file.
     pub(super) fn read_aside(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        pause();
         match self {
             Self::Plain(file) => read_up_to(file, offset, length),
             Self::Packed(packed) => packed.read_up_to(offset, length, true),
@@ -71,6 +75,7 @@ impl Content {
 
     /// Whether there are at least `size` bytes.
     pub(super) fn reaches(&self, size: u64) -> io::Result<bool> {
+        pause();
         match self {
             Self::Plain(file) => Ok(file.metadata()?.len() >= size),
             Self::Packed(packed) => packed.reaches(size),
@@ -158,6 +163,13 @@ impl Content {
             Self::Packed(packed) => packed.ends_as_stated(size),
         }
     }
+}
+
+/// The tail is about to look at the disk, which may have changed since it last did: tests make it
+/// change at each such place.
+pub(super) fn pause() {
+    #[cfg(test)]
+    super::tests::turns::pause();
 }
 
 /// Reads `length` bytes of a file from `offset` on, fewer only where it ends.

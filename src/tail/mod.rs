@@ -40,6 +40,7 @@
 
 mod again;
 mod codec;
+mod common;
 mod content;
 mod cut;
 mod discover;
