@@ -56,7 +56,6 @@ impl Content {
     /// file would have to be unpacked further than [`Content::allow`] let it, the error's kind is
     /// [`io::ErrorKind::WouldBlock`]; asking again goes on from there.
     pub(super) fn read_up_to(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        pause();
         match self {
             Self::Plain(file) => read_up_to(file, offset, length),
             Self::Packed(packed) => packed.read_up_to(offset, length, false),
@@ -66,7 +65,6 @@ impl Content {
     /// As [`Content::read_up_to`], beside the reading that goes on: it does not lose its place in a
     /// compressed file.
     pub(super) fn read_aside(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
-        pause();
         match self {
             Self::Plain(file) => read_up_to(file, offset, length),
             Self::Packed(packed) => packed.read_up_to(offset, length, true),
@@ -177,6 +175,10 @@ pub(super) fn read_up_to(file: &File, offset: u64, length: u64) -> io::Result<Ve
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        pause();
+        // So that something can happen between two pages in tests.
+        #[cfg(test)]
+        let (rest, _) = rest.split_at_mut(rest.len().min(4096));
         match file.read_at(rest, offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,

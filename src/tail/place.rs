@@ -94,10 +94,9 @@ enum Origin {
     New,
     /// The generation's: its own file is gone or holds something else now.
     Same(u64),
-    /// As far as it goes, that of a living file.
+    /// As far as it goes or was looked at, that of another file.
     Copy(Copy),
-    /// That of a file of which nothing was read yet, and more: that file is a copy of this one,
-    /// perhaps not finished.
+    /// That of another file, and more: that file is a copy of this one, perhaps not finished.
     Original(Copy),
     /// Something changed while they were compared.
     Unclear,
@@ -385,9 +384,7 @@ impl Tail {
             return Ok(Origin::Unclear);
         }
         let lines = Anchor::at(&stranger.file, lines)?.unwrap_or(Anchor::START);
-        let copy = Copy { lines, ..Copy::new(of, stranger.stamp, size) };
-        self.copies.insert(stranger.found.key, copy);
-        Ok(Origin::Unclear)
+        Ok(Origin::Copy(Copy { lines, ..Copy::new(of, stranger.stamp, size) }))
     }
 
     /// Whether comparing byte by byte can show that the stranger was copied from a file that
@@ -434,7 +431,7 @@ impl Tail {
             return Ok(Some(Origin::Unclear));
         }
         let original = Copy::new(generation, stamp, common.bytes);
-        judge(stranger, source, file, original, &common, is_known_copy)
+        judge(stranger, source, file, &original, &common, is_known_copy)
     }
 
     /// Goes on with a generation in another file.
@@ -447,21 +444,23 @@ impl Tail {
         source.key = stranger.found.key;
         self.by_key.insert(source.key, generation);
         self.copies.remove(&source.key);
-        // The original may have begun with more since it was copied, or have been gone when it was
-        // committed.
+        // The original may have begun with more since it was copied.
         source.seen = Head::seen(&stranger.head);
-        for anchor in [&mut source.read, &mut source.committed] {
-            if let Ok(Some(there)) = Anchor::at(&stranger.file, anchor.offset) {
-                *anchor = there;
-            }
-        }
+        // It may have been gone when it was committed.
+        let committed = Anchor::at(&stranger.file, source.committed.offset);
         // What had been seen in the original beyond the copy's end is lost; verifying counts it.
         source.verified = None;
         source.forget_progress();
-        // The copy was just compared; should it have changed since, the next scan finds out.
-        source.is_stalled = !source.verify(&stranger.file).unwrap_or(false);
+        // The file was just compared; should it have changed since, the next scan finds out.
+        let has_changed = matches!(source.verify(&stranger.file), Ok(false));
+        if !has_changed && let Ok(Some(committed)) = committed {
+            source.committed = committed;
+        }
         self.files.hold(generation, stranger.file);
         self.see(generation, stranger.found, pass);
+        if let Some(source) = self.sources.get_mut(&generation) {
+            source.is_stalled = has_changed;
+        }
     }
 
     /// Makes a new generation of the stranger.
@@ -501,7 +500,7 @@ fn judge(
     stranger: &Stranger,
     source: &Source,
     file: &Content,
-    original: Copy,
+    original: &Copy,
     common: &Common,
     is_known_copy: bool,
 ) -> io::Result<Option<Origin>> {
@@ -523,8 +522,11 @@ fn judge(
     }
     let read = source.read.offset;
     let is_all = common.is_all_of_right;
-    if read == 0 && source.inherited.is_none() && is_all {
-        return Ok(Some(Origin::Original(Copy { lines: lines(file)?, ..original })));
+    // A rotation's copy that was found before the log itself is in the making as long as it is
+    // shorter.
+    let is_in_making = is_akin && stranger.found.is_live && source.state == SourceState::Rotated;
+    if is_all && (is_in_making || (read == 0 && source.inherited.is_none())) {
+        return Ok(Some(Origin::Original(Copy { lines: lines(file)?, ..*original })));
     }
     let is_branch = is_known_copy || is_all || (read > 0 && common.bytes >= read);
     if !is_branch || until == 0 {

@@ -56,6 +56,14 @@ fn take(folder: &Path, step: &Step) {
     }
 }
 
+impl Bench {
+    fn take(&self, steps: &[Step]) {
+        for step in steps {
+            take(self.folder.path(), step);
+        }
+    }
+}
+
 /// A log's life: what the tail saw of it in peace, and what then happens under its eyes.
 struct Story {
     /// Done in peace; the tail catches up after each.
@@ -99,7 +107,11 @@ impl Story {
                 }
             }
         }
-        ways.into_iter().step_by(every).filter_map(|way| self.tell_once(way).1).collect()
+        self.tell_ways(ways.into_iter().step_by(every))
+    }
+
+    fn tell_ways(&self, ways: impl Iterator<Item = Way>) -> Vec<String> {
+        ways.filter_map(|way| self.tell_once(way).1).collect()
     }
 
     /// Returns how often the tail looked at the disk when it caught up first, and what is wrong.
@@ -110,10 +122,10 @@ impl Story {
         config.open_files_max = open_files_max;
         let mut bench = Bench::with(folder, config);
         for steps in &self.past {
-            steps.iter().for_each(|step| take(bench.folder.path(), step));
+            bench.take(steps);
             bench.catch_up();
         }
-        self.unseen.iter().for_each(|step| take(bench.folder.path(), step));
+        bench.take(&self.unseen);
         if is_restarted {
             bench.restart();
         }
@@ -156,7 +168,7 @@ impl Story {
             return Some(format!("{} lines read twice", lines.len() - distinct.len()));
         }
         if let Some(lost) = self.kept.difference(&distinct).next() {
-            return Some(format!("{} lost and more", lost));
+            return Some(format!("{lost} lost and more"));
         }
         let made_up = distinct
             .iter()
@@ -353,4 +365,52 @@ fn copied_and_written_to_before_the_original_goes() {
             }
         }
     }
+}
+
+/// Copies a log's lines after its older rotations made room, and truncates it.
+fn rotate(older: u32, numbers: std::ops::Range<u32>) -> Vec<Step> {
+    const NAMES: [&str; 5] = ["a.jsonl.1", "a.jsonl.2", "a.jsonl.3", "a.jsonl.4", "a.jsonl.5"];
+    let shifts = NAMES.windows(2).take(older as usize).rev();
+    let mut steps: Vec<Step> = shifts.map(|name| Step::Rename(name[0], name[1])).collect();
+    steps.extend(copy("a.jsonl.1", &text(numbers)));
+    steps.push(Step::Truncate("a.jsonl"));
+    steps
+}
+
+/// The tail stands still for more than a rotation after it asked how long the log is, so that it
+/// finds the copy in the making before it finds what that is a copy of.
+fn find_the_copy_first(past: &[Vec<Step>], mut turns: Vec<Step>, older: u32, first: u32) {
+    let end = first + 500;
+    turns.push(append("a.jsonl", first..end));
+    // All but the last three pages, and the truncation.
+    let before = turns.len() + rotate(older, first..end).len() - 4;
+    turns.extend(rotate(older, first..end));
+    turns.push(append("a.jsonl", end..end + 10));
+    let (kept, at_risk) = (set(0..end + 10), BTreeSet::new());
+    let story = Story { past: past.to_vec(), unseen: vec![], turns, kept, at_risk };
+    for before in before..before + 3 {
+        let start = 2;
+        let way = |gap| Way { open_files_max: 8, is_restarted: false, start, before, gap };
+        let wrong = story.tell_ways((40..240).step_by(7).map(way));
+        assert!(wrong.is_empty(), "{} ways, {wrong:#?}", wrong.len());
+    }
+}
+
+#[test]
+fn a_copy_in_the_making_that_is_found_before_its_original_that_was_empty() {
+    let past = [vec![append("a.jsonl", 0..500)], rotate(0, 0..500)];
+    find_the_copy_first(&past, vec![], 1, 500);
+}
+
+#[test]
+fn a_copy_in_the_making_that_is_found_before_its_original_that_held_something_else() {
+    let past = [
+        vec![append("a.jsonl", 0..500)],
+        rotate(0, 0..500),
+        vec![append("a.jsonl", 500..1000)],
+        rotate(1, 500..1000),
+        vec![append("a.jsonl", 1000..1500)],
+        vec![],
+    ];
+    find_the_copy_first(&past, rotate(2, 1000..1500), 3, 1500);
 }
