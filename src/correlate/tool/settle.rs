@@ -79,10 +79,7 @@ impl ToolState {
 
     /// How many of its equals come before it.
     fn occurrence(&self, entry: &Entry) -> usize {
-        self.equals
-            .get(&entry.equal)
-            .and_then(|equals| equals.binary_search(&entry.unit.base.id).ok())
-            .unwrap_or(0)
+        self.equals.before(entry.equal, entry.unit.base.id)
     }
 }
 
