@@ -1,6 +1,6 @@
 //! Rule files to a rule set: every reference resolved, every problem reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Micros, Text};
 
@@ -28,25 +28,37 @@ const TAINT_MICROS: i64 = 24 * Micros::HOUR;
 /// Single events at most this far apart are one episode.
 const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
 
-/// Compiles files given as (name, text), in the order of their names.
-pub(super) fn rule_set(files: &[(&str, &str)]) -> Result<RuleSet, Vec<RuleProblem>> {
+/// What files of rules come to.
+pub(super) struct Compiled<'f> {
+    /// The rules of the files that can be read.
+    pub(super) set: RuleSet,
+    /// Everything that is wrong with the others, in the order of the files' names.
+    pub(super) problems: Vec<RuleProblem>,
+    /// Their names.
+    pub(super) unreadable: Vec<&'f str>,
+}
+
+/// Compiles files given as (name, text), in the order of their names. Of two files with one rule the first is good.
+pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     let mut files = files.to_vec();
     files.sort_unstable_by_key(|(name, _)| *name);
-    let mut found = Vec::new();
-    let mut rules = Vec::new();
     let mut detections = Detections::default();
+    let mut known = BTreeSet::new();
+    let (mut rules, mut problems, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
-        let mut problems = Problems::new(name);
-        let rule = file(name, text, &mut detections, &mut problems);
-        if let Some(rule) = &rule
-            && rules.iter().any(|other: &Rule| other.name == rule.name)
-        {
-            problems.push(Mark::START, format!("there is another rule `{}`", rule.name));
+        let mut of_file = Problems::new(name);
+        let rule = file(name, text, &mut detections, &mut of_file);
+        if rule.is_some() && !known.insert(stem(name)) {
+            of_file.push(Mark::START, format!("there is another rule `{}`", stem(name)));
         }
-        rules.extend(rule);
-        found.extend(problems.into_found());
+        let found = of_file.into_found();
+        match rule {
+            Some(rule) if found.is_empty() => rules.push(rule),
+            _ => unreadable.push(name),
+        }
+        problems.extend(found);
     }
-    if found.is_empty() { Ok(RuleSet { rules, detections: detections.exprs }) } else { Err(found) }
+    Compiled { set: RuleSet { rules, detections: detections.exprs }, problems, unreadable }
 }
 
 /// Equal detections are one, so that rules which ask the same thing ask it once.
@@ -125,7 +137,7 @@ fn file(
 }
 
 /// A file's name without folders and without `.yml` or `.yaml`: the name of its rule.
-pub(super) fn stem(file: &str) -> &str {
+pub fn stem(file: &str) -> &str {
     let base = file.rsplit_once(['/', '\\']).map_or(file, |(_, base)| base);
     base.strip_suffix(".yml").or_else(|| base.strip_suffix(".yaml")).unwrap_or(base)
 }

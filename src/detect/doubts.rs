@@ -1,9 +1,7 @@
 //! What is wrong with rules that can be read and run: cases that are missing, stages that no call can
 //! fill, groups without a bound. Told by `rules check`.
 
-use rustc_hash::FxHashSet;
-
-use super::compile::stem;
+use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
 use super::problem::RuleProblem;
@@ -18,26 +16,18 @@ impl RuleSet {
     /// Everything that is wrong with the files, given as (name, text): also with those that can be
     /// read where others cannot.
     pub fn inspect(files: &[(&str, &str)]) -> Vec<RuleProblem> {
-        let mut problems = Self::compile(files).err().unwrap_or_default();
-        let (rules, _) = Self::readable(files);
-        problems.extend(rules.lacking_cases());
-        problems.extend(rules.doubts());
+        let Compiled { set, mut problems, .. } = compiled(files);
+        problems.extend(set.lacking_cases());
+        problems.extend(set.doubts());
         problems.sort();
         problems.dedup();
         problems
     }
 
-    /// The rules of the files that can be read, and the names of those that cannot.
-    pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<&'f str>) {
-        let is_good = |file: &&(&str, &str)| Self::compile(&[**file]).is_ok();
-        let (mut good, mut bad): (Vec<_>, Vec<_>) = files.iter().partition(is_good);
-        // Of two files with one name the first can be read.
-        let mut stems = FxHashSet::default();
-        let (first, again) = good.into_iter().partition(|(name, _)| stems.insert(stem(name)));
-        good = first;
-        bad.extend::<Vec<_>>(again);
-        let rules = Self::compile(&good).unwrap_or_default();
-        (rules, bad.into_iter().map(|(name, _)| name).collect())
+    /// The rules of the files that can be read, everything wrong with the others, and the names of these.
+    pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<RuleProblem>, Vec<&'f str>) {
+        let Compiled { set, problems, unreadable } = compiled(files);
+        (set, problems, unreadable)
     }
 
     /// What can never happen, and what would be remembered without end.

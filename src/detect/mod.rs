@@ -59,6 +59,7 @@ mod refusals;
 #[cfg(test)]
 mod scenarios;
 
+pub use compile::stem as rule_name;
 pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;

@@ -57,12 +57,15 @@ const EXCEPTION_KEYS: [(&str, &str); 3] =
     [("principal", "principal"), ("tool", "tool.name"), ("tenant", "tenant")];
 
 impl Overrides {
-    /// Reads a file; all of its problems are reported at once.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<RuleProblem>> {
-        let mut reader = Reader { text, problems: Problems::new(file) };
+    /// Reads a file: what can be read of it, and everything that is wrong with it. Where anything is wrong with it,
+    /// nothing of it is to be used; what can be read is for [`RuleSet::tune`] to find more.
+    pub fn parse(file: &str, text: &str) -> (Self, Vec<RuleProblem>) {
+        let mut reader = Reader { text, problems: Problems::new(file), torn: Vec::new() };
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
-            reader.problem(error.span().unwrap_or_default(), error.message().to_owned());
+            let mark = reader.mark(error.span().unwrap_or_default());
+            reader.torn.push(mark.line);
+            reader.problems.push(mark, error.message());
         }
         let mut rules = BTreeMap::new();
         for (name, value) in root.get_ref() {
@@ -76,9 +79,11 @@ impl Overrides {
                 reader.problem(name.span(), message);
             }
         }
+        // What is made up of a line that is no TOML means nothing.
+        rules.retain(|_, change: &mut Override| !reader.torn.contains(&change.mark.line));
         let mut found = reader.problems.into_found();
         found.sort();
-        if found.is_empty() { Ok(Self { file: file.to_owned(), rules }) } else { Err(found) }
+        (Self { file: file.to_owned(), rules }, found)
     }
 
     /// What is changed of a rule, a phrase each, such as `count 40`; empty where nothing is.
@@ -196,6 +201,8 @@ fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception])
 struct Reader<'a> {
     text: &'a str,
     problems: Problems<'a>,
+    /// The lines that are no TOML.
+    torn: Vec<u64>,
 }
 
 impl Reader<'_> {
@@ -292,9 +299,11 @@ impl Reader<'_> {
         Some(Exception { expr: Expr::And(items), words: words.join(" with ") })
     }
 
-    fn problem(&mut self, span: Range<usize>, message: impl Into<String>) {
+    fn problem(&mut self, span: Range<usize>, message: impl AsRef<str>) {
         let mark = self.mark(span);
-        self.problems.push(mark, message);
+        if !self.torn.contains(&mark.line) {
+            self.problems.push(mark, message);
+        }
     }
 
     fn mark(&self, span: Range<usize>) -> Mark {
@@ -341,18 +350,17 @@ mod tests {
 
     fn problems(text: &str) -> Vec<String> {
         let mut rules = RuleSet::compile(&shipped()).unwrap();
-        let found = match Overrides::parse("overrides.toml", text) {
-            Ok(overrides) => rules.tune(&overrides, &["my-own"]),
-            Err(found) => found,
-        };
+        let (overrides, mut found) = Overrides::parse("overrides.toml", text);
+        found.extend(rules.tune(&overrides, &["my-own"]));
+        found.sort();
         found.iter().map(ToString::to_string).collect()
     }
 
     /// The alerts of twenty sensitive calls of one session, three seconds apart, under these overrides.
     fn burst(text: &str) -> Vec<Alert> {
         let mut rules = RuleSet::compile(&shipped()).unwrap();
-        let overrides = Overrides::parse("overrides.toml", text).unwrap();
-        assert_eq!(rules.tune(&overrides, &[]), []);
+        let (overrides, problems) = Overrides::parse("overrides.toml", text);
+        assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
         let calls: Vec<Arc<Call>> = (0..20_u64)
             .map(|number| {
                 let at = i64::try_from(number).unwrap() * 3_000_000;
@@ -422,7 +430,7 @@ except = [{}, {agent = \"x\"}, {principal = []}]
     fn what_is_changed_can_be_told() {
         let text = "[a]\ncount = 3\ntimespan = \"2m\"\nlevel = \"low\"\n\
                     except = [{tool = \"x\", principal = [\"p\", \"q\"]}]\n";
-        let words = Overrides::parse("o", text).unwrap().words("a");
+        let words = Overrides::parse("o", text).0.words("a");
         assert_eq!(words.len(), 4);
         assert_eq!(words[..3], ["level low", "count 3", "timespan 2m"]);
         assert!(

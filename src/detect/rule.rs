@@ -86,7 +86,8 @@ impl Kind {
 impl RuleSet {
     /// Compiles files given as (name, text); all problems of all files are reported at once.
     pub fn compile(files: &[(&str, &str)]) -> Result<Self, Vec<RuleProblem>> {
-        compile::rule_set(files)
+        let compiled = compile::compiled(files);
+        if compiled.problems.is_empty() { Ok(compiled.set) } else { Err(compiled.problems) }
     }
 
     pub fn rules(&self) -> &[Rule] {
