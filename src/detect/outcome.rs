@@ -49,11 +49,33 @@ impl Outcome {
         }
     }
 
+    /// A batch can take a closing call from one part of its group's past to another, which are told of
+    /// one after the other: the alert that goes in the one part is the alert that is set in the other.
+    fn keep_what_is_set(&mut self) {
+        let ids: FxHashSet<AlertId> = self.set.iter().map(|set| set.alert.id).collect();
+        let mut moved = FxHashSet::default();
+        let mut leaves = |id: AlertId| {
+            let stays = ids.contains(&id);
+            if stays {
+                moved.insert(id);
+            }
+            !stays
+        };
+        self.gone.retain(|gone| leaves(gone.id));
+        for set in &mut self.set {
+            set.replaces.retain(|id| leaves(*id));
+        }
+        for set in &mut self.set {
+            set.is_new &= !moved.contains(&set.alert.id);
+        }
+    }
+
     /// The changes as they are told. An alert whose closing call became another call, even one of
     /// another group, goes on as the alert that closes with that other call. `became` says what the
     /// batch made of each revised call.
     pub(super) fn into_changes(mut self, became: &FxHashMap<CallId, CallId>) -> Vec<AlertChange> {
         let load = self.load.take();
+        self.keep_what_is_set();
         let closings: FxHashMap<CallId, usize> =
             self.set.iter().enumerate().map(|(index, set)| (set.alert.closing, index)).collect();
         let mut retracted = Vec::new();
@@ -64,9 +86,7 @@ impl Outcome {
                 .and_then(|index| self.set.get_mut(*index));
             if let Some(set) = successor {
                 set.is_new = false;
-                if set.alert.id != gone.id {
-                    set.replaces.push(gone.id);
-                }
+                set.replaces.push(gone.id);
             } else if !self.standing.contains(&gone.id) {
                 retracted.push(AlertChange::Retracted { id: gone.id, reason: RETRACTED.into() });
             }

@@ -479,7 +479,7 @@ proptest! {
     }
 }
 
-/// The two below are rare among random logs.
+/// Those below are rare among random logs.
 #[test]
 fn a_call_that_gets_its_time_late_and_twice_keeps_its_alert() {
     let failed = Shape { class: OutcomeClass::Error, ..Shape::at(SECOND, "plain") };
@@ -497,4 +497,22 @@ fn a_stage_filled_on_both_sides_of_the_floor_is_the_first_one() {
     let newest = Step::Arrive(Shape::at(seconds(84) + SECOND / 2, "read"));
     let steps = steps.chain([newest]).collect();
     check(&[Delivery { steps, restart: false, again: Again::No }]).unwrap();
+}
+
+/// The call that an alert far ahead closes with turns out to be of long ago: the alert goes with it, and
+/// what is left ahead is another.
+#[test]
+fn a_call_that_moves_behind_the_floor_takes_its_alert_along() {
+    let ahead = Shape { future: true, ..Shape::at(3 * HOUR, "all") };
+    let batch = |steps| Delivery { steps, restart: false, again: Again::No };
+    for which in 0..2 {
+        let moved = Step::Revise(which, Shape::at(SECOND, "all"), true);
+        let newest = Shape::at(2 * 60 * SECOND, "fetch");
+        check(&[
+            batch(vec![Step::Arrive(ahead.clone()), Step::Arrive(ahead.clone())]),
+            batch(vec![Step::Arrive(newest)]),
+            batch(vec![moved]),
+        ])
+        .unwrap();
+    }
 }

@@ -175,18 +175,10 @@ struct Measured {
 impl Measured {
     fn new(wait: &Wait<'_>, sighting: &Sighting, clocks: &[ClockView]) -> Self {
         let (from, to) = (&**wait.since, &*sighting.stream);
-        let between = |upper: &str, lower: &str| {
-            clocks
-                .iter()
-                .find(|view| view.upper_stream == upper && view.lower_stream == lower)
-                .map(|view| view.offset_ms.saturating_mul(1000))
-        };
         Self {
             micros: wait.micros,
             is_one_clock: from == to,
-            ahead: between(from, to)
-                .or_else(|| between(to, from).map(i64::saturating_neg))
-                .filter(|_| from != to),
+            ahead: ahead(from, to, clocks).filter(|_| from != to),
         }
     }
 
@@ -233,6 +225,22 @@ impl Measured {
         };
         Some(speech.say(&before).say(&why).end())
     }
+}
+
+/// How far the clock of the log `to` runs ahead of that of `from`, in microseconds: as joins of the two show, else as
+/// their joins with a third log do.
+fn ahead(from: &str, to: &str, clocks: &[ClockView]) -> Option<i64> {
+    let of = |upper: &str, lower: &str| {
+        let view =
+            clocks.iter().find(|view| view.upper_stream == upper && view.lower_stream == lower);
+        view.map(|view| view.offset_ms.saturating_mul(1000))
+    };
+    let between =
+        |from: &str, to: &str| of(from, to).or_else(|| of(to, from).map(i64::saturating_neg));
+    between(from, to).or_else(|| {
+        let mut thirds = clocks.iter().flat_map(|view| [&view.upper_stream, &view.lower_stream]);
+        thirds.find_map(|third| Some(between(from, third)?.saturating_add(between(third, to)?)))
+    })
 }
 
 fn ahead_words(micros: i64) -> String {
@@ -474,5 +482,21 @@ mod tests {
             "By the clock of the server's log server.jsonl this was 910 ms before the step above: \
              the two clocks are apart by at least as much, or it came first."
         );
+    }
+    #[test]
+    fn two_clocks_that_a_third_knows_are_told_apart() {
+        let view = |lower: &str, offset_ms| ClockView {
+            day: Micros(0),
+            upper_stream: "client.jsonl".to_owned(),
+            lower_stream: lower.to_owned(),
+            samples: 10,
+            offset_ms,
+            spread_ms: 1,
+        };
+        let clocks = [view("proxy.jsonl", 775), view("server.jsonl", 175), view("other.jsonl", 5)];
+        assert_eq!(ahead("proxy.jsonl", "server.jsonl", &clocks), Some(-600_000));
+        assert_eq!(ahead("server.jsonl", "proxy.jsonl", &clocks), Some(600_000));
+        assert_eq!(ahead("server.jsonl", "client.jsonl", &clocks), Some(-175_000));
+        assert_eq!(ahead("server.jsonl", "gate.jsonl", &clocks), None);
     }
 }
