@@ -94,6 +94,7 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
+    problems.sort();
     problems
 }
 

@@ -216,7 +216,7 @@ mod tests {
         long.set_len(1 << 40).unwrap();
         fs::write(path("latin.yml"), b"title: a\nwhy: \xc3\xbcb\xe9\n").unwrap();
         fs::write(path("shut.yml"), "title: t\n").unwrap();
-        fs::set_permissions(path("shut.yml"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(path("shut.yml"), fs::Permissions::from_mode(0o000)).unwrap();
         fs::create_dir(path("overrides.toml")).unwrap();
         let is_root = File::open(path("shut.yml")).is_ok();
 

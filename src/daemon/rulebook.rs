@@ -87,10 +87,8 @@ impl RulesError {
 
 /// A line each, after a line that there is.
 fn lines(problems: &[RuleProblem]) -> String {
-    problems
-        .iter()
-        .map(|problem| format!("\n{}", display_untrusted(&problem.to_string())))
-        .collect()
+    let told = problems.iter().map(|problem| display_untrusted(&problem.to_string()));
+    told.flat_map(|line| ["\n".to_owned(), line]).collect()
 }
 
 impl RuleSource {
@@ -114,6 +112,7 @@ impl RuleSource {
         let off_or_bad = off.iter().map(|(file, _)| *file).chain(unreadable).map(rule_name);
         let others: Vec<&str> = off_or_bad.chain(unread()).collect();
         problems.extend(rules.tune(&overrides, &others));
+        problems.sort();
         let is_there = |name: &String| files.iter().any(|(file, _)| rule_name(file) == *name);
         let is_unknown = |name: &&String| !is_there(name) && !unread().any(|other| other == *name);
         let unknown: Vec<String> = self.disabled.iter().filter(is_unknown).cloned().collect();

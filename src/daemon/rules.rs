@@ -217,7 +217,9 @@ impl Driver {
             let is_new = health.rules_refused != refused;
             if let Some(told) = refused.as_ref().filter(|_| is_new) {
                 // A line each, as on the pages: a log has no other line breaks.
-                told.lines().for_each(|line| tracing::error!("{}", display_untrusted(line)));
+                for line in told.lines() {
+                    tracing::error!("{}", display_untrusted(line));
+                }
             }
             health.rules_refused = refused;
             is_new
@@ -249,8 +251,9 @@ fn difference(before: &Rulebook, after: &Rulebook) -> String {
         ["added", "removed", "changed", "switched off", "switched on"]
             .map(|kind| (kind, Vec::new()));
     let mut tell = |kind: &str, name| {
-        let found = kinds.iter_mut().find(|(known, _)| *known == kind);
-        found.into_iter().for_each(|(_, names)| names.push(name));
+        if let Some((_, names)) = kinds.iter_mut().find(|(known, _)| *known == kind) {
+            names.push(name);
+        }
     };
     for (name, entry) in &now {
         match before.get(name) {
@@ -455,12 +458,12 @@ mod tests {
             told.lines().skip(1).filter_map(|line| line.split(": ").next()).collect();
         assert!(told.contains("no-such"), "{told}");
         let expected = [
-            "latin.yml:1:8",
             "broken.yml:1:8",
-            "wrong.yml:4:7",
+            "latin.yml:1:8",
+            "overrides.toml:4:2",
             "overrides.toml:6:1",
             "overrides.toml:7:9",
-            "overrides.toml:4:2",
+            "wrong.yml:4:7",
         ];
         assert_eq!(starts, expected, "{told}");
     }

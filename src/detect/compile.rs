@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Micros, Text};
 
+use super::allowance::Allowance;
 use super::cases;
-use super::correlation::{Correlates, Correlation, Counts, GroupBy};
+use super::correlation::{Correlates, Correlation, Counts, GroupBy, STAGES_MAX};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
 use super::limits::STATE_SATURATED;
@@ -15,9 +16,6 @@ use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
 use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
 use super::tally::{Count, Counted};
 use super::yaml::{self, Mark};
-
-/// The most stages of a sequence.
-const STAGES_MAX: usize = 16;
 
 /// A session is a run of calls with no longer gap between neighbours.
 const SESSION_GAP_MICROS: i64 = 30 * Micros::MINUTE;
@@ -43,11 +41,13 @@ pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     let mut files = files.to_vec();
     files.sort_unstable_by_key(|(name, _)| *name);
     let mut detections = Detections::default();
+    let mut allowance = Allowance::default();
     let mut known = BTreeSet::new();
     let (mut rules, mut problems, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
         let mut of_file = Problems::new(name);
-        let rule = file(name, text, &mut detections, &mut of_file);
+        allowance.next_file();
+        let rule = file(name, text, &mut detections, &mut allowance, &mut of_file);
         if rule.is_some() && !known.insert(stem(name)) {
             of_file.push(Mark::START, format!("there is another rule `{}`", stem(name)));
         }
@@ -90,6 +90,7 @@ fn file(
     file: &str,
     text: &str,
     detections: &mut Detections,
+    allowance: &mut Allowance,
     problems: &mut Problems<'_>,
 ) -> Option<Rule> {
     let nodes = match yaml::documents(text) {
@@ -100,7 +101,7 @@ fn file(
         }
     };
     let read: Vec<Option<Document>> =
-        nodes.iter().map(|node| Document::read(node, problems)).collect();
+        nodes.iter().map(|node| Document::read(node, allowance, problems)).collect();
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
     if stem(file) == STATE_SATURATED {
@@ -126,12 +127,13 @@ fn file(
         mark: main.mark,
         group_by: names(main),
         type_word: type_word(main),
+        stage_names: stage_names(main),
         groupings,
         kind,
         cases: Vec::new(),
     };
     if let Some(tests) = &main.tests {
-        rule.cases = cases::read(tests, &rule.group_by, problems);
+        rule.cases = cases::read(tests, &rule.group_by, allowance, problems);
     }
     Some(rule)
 }
@@ -201,6 +203,21 @@ fn type_word(main: &Document) -> &'static str {
         Correlates::Taint => "taint",
         Correlates::FirstSeen { .. } => "first_seen",
         Correlates::Absence => "absence",
+    }
+}
+
+/// The names of the rules that are stages, where there are several.
+fn stage_names(main: &Document) -> Vec<Text> {
+    match &main.body {
+        Body::Correlation(correlation)
+            if matches!(
+                correlation.what,
+                Correlates::Temporal { .. } | Correlates::TemporalOrdered { .. }
+            ) =>
+        {
+            correlation.rules.iter().map(|(_, name)| Text::from(name.as_str())).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

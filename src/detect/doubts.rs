@@ -9,8 +9,10 @@ use super::rule::{FirstSeen, Kind, Rule, RuleSet};
 use super::stages::{Chain, Slot};
 use super::tally::Counted;
 
-/// Combinations of values that are tried; with more, a detection is taken to be possible.
-const TRIED_MAX: usize = 200_000;
+/// Combinations of values that are tried, times what is asked of each; with more, a detection is taken to be possible.
+const TRIED_MAX: usize = 2_000_000;
+/// Values that are compared with; with more, too.
+const ASKED_MAX: usize = 1000;
 
 impl RuleSet {
     /// Everything that is wrong with the files, given as (name, text): also with those that can be
@@ -137,8 +139,20 @@ impl RuleSet {
     ) -> bool {
         let expr = |slot: Option<&Slot>| slot.and_then(|slot| self.detections.get(slot.detection));
         let exprs: Vec<&Expr> = [expr(one), expr(other)].into_iter().flatten().collect();
+        if asked(&exprs) > ASKED_MAX {
+            return true;
+        }
         Trial::of(&exprs, shared).is_possible(&exprs)
     }
+}
+
+/// How many values the detections compare with.
+fn asked(exprs: &[&Expr]) -> usize {
+    let mut asked = 0_usize;
+    for expr in exprs {
+        expr.each_item(&mut |item| asked = asked.saturating_add(item.tests_len()));
+    }
+    asked
 }
 
 fn name(slot: Option<&Slot>) -> &str {
@@ -211,7 +225,7 @@ impl<'a> Trial<'a> {
     fn is_possible(&self, exprs: &[&Expr]) -> bool {
         let sizes = self.variables.iter().map(|variable| variable.values.len());
         let combinations = sizes.fold(1_usize, usize::saturating_mul);
-        if combinations > TRIED_MAX {
+        if combinations.saturating_mul(asked(exprs)) > TRIED_MAX {
             return true;
         }
         let tables: Vec<Table> =
