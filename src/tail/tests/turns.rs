@@ -91,8 +91,8 @@ struct Way {
 }
 
 impl Story {
-    /// Tells it in the ways whose number `every` divides: the first `before` steps come at one look,
-    /// the others so many looks later, each or all. Returns what goes wrong.
+    /// Tells it in the ways whose number `every` divides: the first `before` steps come at one
+    /// look, the others so many looks later, each or all. Returns what goes wrong.
     fn tell(&self, every: usize) -> Vec<String> {
         let mut ways = Vec::new();
         for (open_files_max, is_restarted) in [(8, false), (1, false), (8, true), (1, true)] {
