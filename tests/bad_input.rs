@@ -209,13 +209,16 @@ fn values_that_are_wrong_are_told_which_are_right() {
 }
 
 #[test]
-fn a_folder_without_rules_is_no_input_and_a_pipe_is_no_rule() {
+fn a_folder_without_rules_is_no_input_and_a_pipe_is_told() {
     let home = tempfile::tempdir().unwrap();
     let check = || calltrail(home.path()).args(["rules", "check"]).arg(home.path()).output();
     expect(&check().unwrap(), 66, "no rule files");
     let pipe = home.path().join("pipe.yml");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    expect(&check().unwrap(), 66, "no rule files");
+    let checked = check().unwrap();
+    expect(&checked, 65, "1 problem");
+    let told = String::from_utf8_lossy(&checked.stdout);
+    assert!(told.starts_with("pipe.yml:1:1: this is a pipe"), "{told}");
 }
 
 #[test]
