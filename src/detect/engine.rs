@@ -227,7 +227,7 @@ impl Engine {
                         if matches!(rule.kind, Kind::FirstSeen(_)) {
                             key.pop();
                         }
-                        let event = Event { at, stages, call: Arc::clone(call) };
+                        let event = Event::new(at, stages, call);
                         prepared.add(number, index, key, Op { event, present });
                     });
                 }
@@ -274,8 +274,16 @@ impl Engine {
         let is_needed = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
-                let group = groups.get(&touch.key);
-                need.settled_before = self.settled_before(chain, group, cold_before);
+                let known = groups.get(&touch.key);
+                let load = self.loads.get(touch.rule).and_then(Option::as_ref);
+                let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
+                let is_lacking = known
+                    .is_some_and(|group| group.lacks(chain, busy_from, touch.earliest, &touch.ops));
+                // One that lacks calls is read again as a whole.
+                let group = known.filter(|_| !is_lacking);
+                if !is_lacking {
+                    need.settled_before = self.settled_before(chain, group, cold_before);
+                }
                 let past = touch.ops.iter().map(|op| op.event.at);
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
@@ -283,8 +291,10 @@ impl Engine {
                 need.felt_until = newest.plus(chain.lookback_micros());
                 match group {
                     Some(group) => touch.earliest < group.floor,
-                    None => cold_before
-                        .is_some_and(|cold| touch.earliest <= cold.plus(need.reach_micros)),
+                    None => {
+                        let reached = |cold: Micros| touch.earliest <= cold.plus(need.reach_micros);
+                        is_lacking || cold_before.is_some_and(reached)
+                    }
                 }
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
@@ -294,7 +304,8 @@ impl Engine {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
                     need.only_remembered = cold_before.is_none();
-                    self.remembers || !need.only_remembered
+                    (self.remembers || !need.only_remembered)
+                        && held.passed.fresh(prefix, &touch.ops).is_none()
                 }
             }
             _ => false,
@@ -339,6 +350,17 @@ impl Engine {
         };
         let key = touch.key.clone();
         let (weight, cold_before) = (held.weight(&key), held.cold_before(&key));
+        if let Kind::FirstSeen(first) = &rule.kind {
+            let prefix = Prefix { rule, first, key: &key };
+            if let Some((events, _)) = &past {
+                let events = events.iter().chain(touch.ops.iter().map(|op| &op.event));
+                held.passed.recall(&key, events.filter_map(|event| prefix.value(event)));
+            } else if weight == 0
+                && let Some(fresh) = held.passed.fresh(prefix, &touch.ops)
+            {
+                return held.passed.tell(prefix, &fresh);
+            }
+        }
         let outcome = match (&rule.kind, &mut held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let scope = Scope { rule, chain, key: &key, load };
@@ -362,7 +384,7 @@ impl Engine {
             let subject = Subject::new(call, &*self.labels);
             let slots = verdicts.slots(&self.rules, rule, &subject);
             let stages = rule.slots_in(key, call, slots);
-            (stages != 0).then(|| Event { at, stages, call: Arc::clone(call) })
+            (stages != 0).then(|| Event::new(at, stages, call))
         };
         calls.iter().filter_map(event).collect()
     }
@@ -404,8 +426,8 @@ impl Engine {
     /// Moves the watermark and lets go of groups that have been idle for long, or are too many.
     fn advance(&mut self, changes: &[CallChange]) {
         self.sweep(changes);
-        for shelf in &mut self.shelves {
-            shelf.make_room(&self.limits, self.batches);
+        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
+            shelf.make_room(rule, &self.limits, self.batches);
         }
     }
 
@@ -450,6 +472,9 @@ fn settle_chain(
 ) -> Outcome {
     let key = touch.key.clone();
     if let Some((events, mut history)) = past {
+        if groups.get(&key).is_some_and(Group::is_shrunk) {
+            groups.remove(&key);
+        }
         let Some(until) = history.need.until(&history.alerts) else {
             groups.insert(key.clone(), Group::restore(scope, events, &history));
             return update(groups, scope, cold_before, touch);

@@ -31,12 +31,12 @@ pub(super) struct Group {
     pub(super) floor: Micros,
     /// Of few groups anything was told, and every group would pay for its size.
     told: Option<Box<Told>>,
-    /// Of alerts on how busy the group is, where it is or was.
-    load: Option<Box<Told>>,
-    /// From when on what was told of them was asked for.
-    load_from: Micros,
+    /// Of alerts on how busy the group is, where it is or was, or something of them was asked for.
+    load: Option<Box<Load>>,
     /// Of a rule on sessions, which are long: how far chains had come at the floor.
     course: Option<Box<Course>>,
+    /// Calls of which only the place is held. Nothing was told of such a group.
+    shrunk: u32,
     /// Calls gone through, over all batches.
     #[cfg(test)]
     pub(super) walked: u64,
@@ -51,6 +51,20 @@ struct Told {
     open: Option<Episode>,
     /// The episodes that a fold from the floor shows, as last reported, in order.
     reported: Vec<Reported>,
+}
+
+/// What was told of how busy a group is.
+#[derive(Debug)]
+struct Load {
+    /// From when on it was asked for.
+    from: Micros,
+    told: Option<Told>,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self { from: Micros(i64::MIN), told: None }
+    }
 }
 
 /// A rule with its chain and the values of one of its groups.
@@ -69,6 +83,9 @@ const LATE_MIN_MICROS: i64 = Micros::MINUTE;
 /// Calls later than this need a look into the store even by rules with a long reach: what is kept
 /// for them is every call of the group.
 const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
+
+/// A call takes as much of memory as that many places of calls.
+const PLACES_OF_A_CALL: usize = 8;
 
 /// How far the floor of a group follows its newest call, in microseconds.
 fn lag_micros(chain: &Chain) -> i64 {
@@ -90,8 +107,8 @@ impl Group {
             floor,
             told: None,
             load: None,
-            load_from: Micros(i64::MIN),
             course: None,
+            shrunk: 0,
             #[cfg(test)]
             walked: 0,
         }
@@ -113,16 +130,16 @@ impl Group {
             let key = load_key(scope);
             if let Some(of_load) = scope.of_load(&key) {
                 let counted = counted(scope.chain, &events);
-                load = Some(Box::new(Told::restore(of_load, &counted, history, from, true)));
+                load = Some(Told::restore(of_load, &counted, history, from, true));
             }
         }
         Self {
             events,
             floor,
             told,
-            load,
-            load_from: from,
+            load: Some(Box::new(Load { from, told: load })),
             course: None,
+            shrunk: 0,
             #[cfg(test)]
             walked: 0,
         }
@@ -152,6 +169,10 @@ impl Group {
         self.renew_load(scope, cut, &revised, &mut outcome);
         told.settle(scope.chain, self.floor, cut, folded);
         self.trim(scope.chain, cut);
+        if self.shrunk > 0 {
+            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
+            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
+        }
         if !told.is_over(self.floor) {
             self.told = Some(Box::new(told));
         }
@@ -175,20 +196,26 @@ impl Group {
         outcome: &mut Outcome,
     ) {
         let busy_from = scope.load.map_or(u64::MAX, |load| load.kind.threshold());
-        if self.load.is_none() && !self.is_busy(scope.chain, busy_from) {
+        if !self.has_load() && !self.is_busy(scope.chain, busy_from) {
             return;
         }
         let key = load_key(scope);
         let Some(of_load) = scope.of_load(&key) else { return };
         let counted = counted(scope.chain, &self.events);
-        let told = self.load.take();
-        let mut told = told.unwrap_or_else(|| Box::new(Told::new(self.load_from)));
-        let (folded, load) = told.renew(of_load, &counted, self.floor, cut, revised);
-        outcome.add_load(load);
+        let mut load = self.load.take().unwrap_or_default();
+        let mut told = load.told.take().unwrap_or_else(|| Told::new(load.from));
+        let (folded, changed) = told.renew(of_load, &counted, self.floor, cut, revised);
+        outcome.add_load(changed);
         told.settle(of_load.chain, self.floor, cut, folded);
         if !told.is_over(Micros(i64::MAX)) {
-            self.load = Some(told);
+            load.told = Some(told);
         }
+        let is_asked_for = load.from > Micros(i64::MIN);
+        self.load = Some(load).filter(|load| load.told.is_some() || is_asked_for);
+    }
+
+    fn has_load(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.told.is_some())
     }
 
     /// True if there are as many calls as make the group busy. Of a long session that is not, only
@@ -212,7 +239,49 @@ impl Group {
 
     /// How much of memory it takes, in calls.
     pub(super) fn weight(&self) -> usize {
-        self.events.len() + 1
+        let shrunk = self.shrunk as usize;
+        self.events.len().saturating_sub(shrunk) + shrunk / PLACES_OF_A_CALL + 1
+    }
+
+    /// How much it would take if it held no more than places, as far as it may.
+    pub(super) fn weight_shrunk(&self) -> usize {
+        if self.told.is_some() || self.has_load() {
+            return self.weight();
+        }
+        self.events.len() / PLACES_OF_A_CALL + 1
+    }
+
+    /// Holds no more than the places of its calls, if nothing was told of it.
+    pub(super) fn shrink(&mut self) {
+        if self.told.is_none() && !self.has_load() {
+            self.events.iter_mut().for_each(|event| _ = event.shrink());
+            self.shrunk = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// True if these changes lead to something for which the group lacks calls: it has to be read again.
+    pub(super) fn lacks(
+        &self,
+        chain: &Chain,
+        busy_from: u64,
+        earliest: Micros,
+        ops: &[Op],
+    ) -> bool {
+        if self.shrunk == 0 {
+            return false;
+        }
+        if earliest < self.floor {
+            return true;
+        }
+        let mut events = self.events.clone();
+        apply(&mut events, ops.to_vec());
+        events.len() as u64 >= busy_from
+            || !Chains::find(chain, &events, self.floor).matches.is_empty()
+    }
+
+    /// True if calls of it are lacking.
+    pub(super) const fn is_shrunk(&self) -> bool {
+        self.shrunk > 0
     }
 
     /// The newest call, or a time before it all.
@@ -226,11 +295,28 @@ impl Group {
         newest.map_or(self.floor, |event| event.at)
     }
 
-    /// The newest call, if it is older than `before`. A group with a call dated in the future is
-    /// never idle: were it let go, every new group would have to ask the store for its past.
-    pub(super) fn idle_since(&self, before: Micros) -> Option<Micros> {
-        let newest = self.events.last().map_or(self.floor, |event| event.at.max(self.floor));
-        (newest < before).then_some(newest)
+    /// The newest call, for whom it is a reach away. What comes a gap after a session of which nothing was told begins
+    /// another one: such a group is let go as if its calls were that much older.
+    pub(super) fn felt_at(&self, chain: &Chain) -> Micros {
+        let newest = self.newest().max(self.floor);
+        match self.spent_micros(chain) {
+            Some(gap) => newest.min(newest.plus(gap).minus(chain.reach_micros())),
+            None => newest,
+        }
+    }
+
+    /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
+    /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
+    pub(super) fn idle_since(&self, chain: &Chain, watermark: Micros) -> Option<Micros> {
+        let idle = self.spent_micros(chain).map(|gap| gap.saturating_add(LATE_MAX_MICROS));
+        let idle = idle_micros(chain).min(idle.unwrap_or(i64::MAX));
+        let newest = self.newest().max(self.floor);
+        (newest < watermark.minus(idle)).then(|| self.felt_at(chain))
+    }
+
+    /// How long after its newest call the group concerns nothing, where that is sooner than a reach.
+    fn spent_micros(&self, chain: &Chain) -> Option<i64> {
+        chain.gap_micros().filter(|_| self.told.is_none() && !self.has_load())
     }
 
     fn next_floor(&self, chain: &Chain) -> Micros {
@@ -383,8 +469,11 @@ fn load_key(scope: Scope<'_>) -> Vec<Text> {
 /// The calls that make a group busy: those that fill something, and of a session, which is thinned,
 /// those that a chain starts with. The others stay as what keeps the session going.
 fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
-    let counted =
-        |event: &Event| Event { stages: u32::from(counts(chain, event)), ..event.clone() };
+    let counted = |event: &Event| {
+        let mut event = event.clone();
+        event.stages = u32::from(counts(chain, &event));
+        event
+    };
     events.iter().map(counted).collect()
 }
 
@@ -453,8 +542,8 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
         }
         let former = rest.next_if(|event| event.order(&op.event).is_eq());
         if op.present {
-            if former.is_some_and(|former| former.call != op.event.call) {
-                revised.insert(op.event.call.id);
+            if former.is_some_and(|former| former.call() != op.event.call()) {
+                revised.insert(op.event.id());
             }
             events.push(op.event);
         }
@@ -556,8 +645,8 @@ fn compare(
             continue;
         }
         let is_new = replaces.is_empty() && !goes_on(former, shown);
-        let alert = Box::new(episode.alert(scope.rule, scope.key));
-        outcome.set.push(Set { alert, is_new, replaces });
+        let alert = episode.alert(scope.rule, scope.key).map(Box::new);
+        outcome.set.extend(alert.map(|alert| Set { alert, is_new, replaces }));
     }
     outcome
 }

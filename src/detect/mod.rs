@@ -29,6 +29,7 @@ mod matcher;
 mod meter;
 mod outcome;
 mod overrides;
+mod passed;
 mod problem;
 mod rule;
 mod seen;

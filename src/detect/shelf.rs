@@ -7,8 +7,9 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::model::{Micros, Text};
 
-use super::group::{Group, idle_micros};
+use super::group::Group;
 use super::limits::Limits;
+use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
 
@@ -31,6 +32,8 @@ pub(super) struct Shelf {
     /// here again.
     evicted: FxHashMap<u64, Micros>,
     evictions: u64,
+    /// Groups of a first-seen rule that were let go.
+    pub(super) passed: Passed,
 }
 
 pub(super) enum Groups {
@@ -49,6 +52,7 @@ impl Shelf {
             cold_before: None,
             evicted: FxHashMap::default(),
             evictions: 0,
+            passed: Passed::default(),
         }
     }
 
@@ -104,10 +108,9 @@ impl Shelf {
         let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
             return;
         };
-        let before = watermark.minus(idle_micros(chain));
         let (cold_before, held) = (&mut self.cold_before, &mut self.held);
         groups.retain(|_, group| {
-            let idle = group.idle_since(before);
+            let idle = group.idle_since(chain, watermark);
             if idle.is_some() {
                 *cold_before = (*cold_before).max(idle);
                 *held = held.saturating_sub(group.weight());
@@ -121,7 +124,7 @@ impl Shelf {
     /// Makes room where there is more than there may be: the groups go that were not touched for
     /// longest. Those of a first-seen rule stay if this batch touched them, since all of their past
     /// would have to be read again.
-    pub(super) fn make_room(&mut self, limits: &Limits, batch: u64) {
+    pub(super) fn make_room(&mut self, rule: &Rule, limits: &Limits, batch: u64) {
         if self.held <= limits.calls_max && self.len() <= limits.groups_max {
             return;
         }
@@ -131,6 +134,15 @@ impl Shelf {
         if is_little_more && self.len() <= limits.groups_max {
             return;
         }
+        if let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups)
+            && self.held > limits.calls_max
+            && !chain.looks_at_calls()
+        {
+            shrink(groups, &mut self.held, limits.calls_max / 4 * 3);
+            if self.held <= limits.calls_max && self.len() <= limits.groups_max {
+                return;
+            }
+        }
         let room = Room {
             held: &mut self.held,
             evicted: &mut self.evicted,
@@ -139,17 +151,19 @@ impl Shelf {
             groups: limits.groups_max / 4 * 3,
         };
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        self.evictions += match &mut self.groups {
-            Groups::Chain(groups) => {
-                let age = |group: &Group| (group.settled_at().0, group.newest());
-                room.make(groups, i64::MAX, age, Group::weight)
+        let passed = &mut self.passed;
+        self.evictions += match (&rule.kind, &mut self.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                let age = |group: &Group| (group.settled_at().0, group.felt_at(chain));
+                room.make(groups, i64::MAX, age, Group::weight, |_, _| {})
             }
-            Groups::FirstSeen(groups) => {
+            (_, Groups::FirstSeen(groups)) => {
                 let age = |seen: &Seen| {
                     (i64::try_from(seen.used_in).unwrap_or(i64::MAX), Micros(i64::MIN))
                 };
-                room.make(groups, batch, age, Seen::weight)
+                room.make(groups, batch, age, Seen::weight, |key, seen| passed.let_go(key, seen))
             }
+            _ => 0,
         };
         if self.evicted.len() > EVICTED_MAX {
             // One call that is dated far ahead must not make every group one that is asked for.
@@ -191,6 +205,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
+        mut let_go: impl FnMut(&Key, &G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -215,11 +230,38 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
+            let_go(key, group);
             let known = self.evicted.entry(hash(key)).or_insert(newest);
             *known = newest.max(*known);
             false
         });
         (before - groups.len()) as u64
+    }
+}
+
+/// Has groups of which nothing was told hold no more than the places of their calls, those first that were not touched
+/// for longest, until no more is held than that.
+fn shrink(groups: &mut FxHashMap<Key, Group>, held: &mut usize, held_max: usize) {
+    let saved = |group: &Group| group.weight().saturating_sub(group.weight_shrunk());
+    let mut ages: Vec<(Micros, usize)> = groups
+        .values()
+        .map(|group| (group.settled_at(), saved(group)))
+        .filter(|(_, saved)| *saved > 0)
+        .collect();
+    ages.sort_unstable();
+    let mut left = *held;
+    let mut shrunk_until = None;
+    for (age, saved) in ages {
+        if left <= held_max {
+            break;
+        }
+        left = left.saturating_sub(saved);
+        shrunk_until = Some(age);
+    }
+    let Some(shrunk_until) = shrunk_until else { return };
+    for group in groups.values_mut().filter(|group| group.settled_at() <= shrunk_until) {
+        *held = held.saturating_sub(saved(group));
+        group.shrink();
     }
 }
 
