@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use crate::model::{Call, CallId, Micros, RecordId, Text};
 
 use super::distinct::Fillers;
@@ -27,6 +29,10 @@ enum Held {
     /// Enough to say whether anything fires, in a tenth of the room. Evidence needs the call itself.
     Place(Arc<Stub>),
 }
+
+/// The places of calls that are let go of at one time.
+#[derive(Default)]
+pub(super) struct Stubs(FxHashMap<CallId, Arc<Stub>>);
 
 /// What tells one call from all others, and its order among them.
 #[derive(Clone, Debug)]
@@ -60,16 +66,18 @@ impl Event {
         }
     }
 
-    /// Lets go of the call, but for its place; true if it was held.
-    pub(super) fn shrink(&mut self) -> bool {
-        let Held::Whole(call) = &self.held else { return false };
-        self.held = Held::Place(Arc::new(Stub {
-            stream: Text::clone(&call.stream),
-            position: call.position,
-            id: call.id,
-            is_future: is_future(call),
-        }));
-        true
+    /// Lets go of the call, but for its place, which rules share as far as they let go of it at one time.
+    pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
+        let Held::Whole(call) = &self.held else { return };
+        let stub = stubs.0.entry(call.id).or_insert_with(|| {
+            Arc::new(Stub {
+                stream: Text::clone(&call.stream),
+                position: call.position,
+                id: call.id,
+                is_future: is_future(call),
+            })
+        });
+        self.held = Held::Place(Arc::clone(stub));
     }
 
     pub(super) fn place(&self) -> Place<'_> {

@@ -14,6 +14,7 @@ use super::history::History;
 use super::known::is_remembered;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{FirstSeen, Rule};
+use super::touch::Ops;
 
 /// The values of a rule's last group-by field, for one group of the others.
 #[derive(Debug, Default)]
@@ -160,7 +161,7 @@ impl Seen {
         prefix: Prefix<'_>,
         mut events: Vec<Event>,
         history: &History,
-        ops: Vec<Op>,
+        ops: Ops,
     ) -> (Self, Outcome) {
         events.sort_by(Event::order);
         let before = Self::of(prefix, &events);
@@ -333,14 +334,14 @@ fn is_fact(event: &Event) -> bool {
 }
 
 /// The changes in order, of several to one call with one value only the last.
-fn net(prefix: Prefix<'_>, ops: &[Op]) -> Vec<Op> {
+fn net(prefix: Prefix<'_>, ops: &[Op]) -> Ops {
     let order = |a: &Op, b: &Op| {
         let values = || prefix.value(&a.event).cmp(&prefix.value(&b.event));
         a.event.order(&b.event).then_with(values)
     };
-    let mut ops = ops.to_vec();
+    let mut ops: Ops = ops.iter().cloned().collect();
     ops.sort_by(order);
-    let mut out: Vec<Op> = Vec::with_capacity(ops.len());
+    let mut out = Ops::with_capacity(ops.len());
     for op in ops {
         match out.last_mut() {
             Some(last) if order(last, &op).is_eq() => *last = op,

@@ -1,20 +1,16 @@
 //! The groups of one rule that are held in memory, and what is known of those that are not.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use rustc_hash::FxHashMap;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use crate::model::Micros;
 
-use crate::model::{Micros, Text};
-
+use super::chain::Stubs;
 use super::group::Group;
+use super::key::Key;
 use super::limits::Limits;
 use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
-
-/// The values that name a group, shared by all that a batch does to it.
-pub(super) type Key = Arc<[Text]>;
 
 /// Groups that were let go to make room and are remembered one by one; over it, the older half of them
 /// is taken for known to the store like all that is as old.
@@ -24,7 +20,7 @@ const EVICTED_MAX: usize = 262_144;
 pub(super) struct Shelf {
     pub(super) groups: Groups,
     /// Calls that the groups hold, or values, and one for each group.
-    held: usize,
+    pub(super) held: usize,
     /// A group that is not in memory has no call later than this; none if it has no call at all.
     cold_before: Option<Micros>,
     /// Groups that were let go to make room, by a hash of the key, with their newest call. Two that
@@ -66,7 +62,7 @@ impl Shelf {
         if self.evicted.is_empty() {
             return self.cold_before;
         }
-        self.cold_before.max(self.evicted.get(&hash(key)).copied())
+        self.cold_before.max(self.evicted.get(&key.hash()).copied())
     }
 
     /// True if the group is in memory.
@@ -87,20 +83,6 @@ impl Shelf {
     /// What the groups hold, and how many were let go to make room.
     pub(super) const fn load(&self) -> (usize, u64) {
         (self.held, self.evictions)
-    }
-
-    /// How much of the shelf the group takes.
-    pub(super) fn weight(&self, key: &Key) -> usize {
-        match &self.groups {
-            Groups::Chain(groups) => groups.get(key).map_or(0, Group::weight),
-            Groups::FirstSeen(groups) => groups.get(key).map_or(0, Seen::weight),
-        }
-    }
-
-    /// Says what a group weighed before it was changed.
-    pub(super) fn reweigh(&mut self, key: &Key, before: usize) {
-        let now = self.weight(key);
-        self.held = (self.held + now).saturating_sub(before);
     }
 
     /// Lets go of groups that nothing can concern any more.
@@ -124,7 +106,13 @@ impl Shelf {
     /// Makes room where there is more than there may be: the groups go that were not touched for
     /// longest. Those of a first-seen rule stay if this batch touched them, since all of their past
     /// would have to be read again.
-    pub(super) fn make_room(&mut self, rule: &Rule, limits: &Limits, batch: u64) {
+    pub(super) fn make_room(
+        &mut self,
+        rule: &Rule,
+        limits: &Limits,
+        batch: u64,
+        stubs: &mut Stubs,
+    ) {
         if self.held <= limits.calls_max && self.len() <= limits.groups_max {
             return;
         }
@@ -138,7 +126,7 @@ impl Shelf {
             && self.held > limits.calls_max
             && !chain.looks_at_calls()
         {
-            shrink(groups, &mut self.held, limits.calls_max / 4 * 3);
+            shrink(groups, stubs, &mut self.held, limits.calls_max / 4 * 3);
             if self.held <= limits.calls_max && self.len() <= limits.groups_max {
                 return;
             }
@@ -231,7 +219,7 @@ impl Room<'_> {
             }
             *self.held = self.held.saturating_sub(weight(group));
             let_go(key, group);
-            let known = self.evicted.entry(hash(key)).or_insert(newest);
+            let known = self.evicted.entry(key.hash()).or_insert(newest);
             *known = newest.max(*known);
             false
         });
@@ -241,7 +229,12 @@ impl Room<'_> {
 
 /// Has groups of which nothing was told hold no more than the places of their calls, those first that were not touched
 /// for longest, until no more is held than that.
-fn shrink(groups: &mut FxHashMap<Key, Group>, held: &mut usize, held_max: usize) {
+fn shrink(
+    groups: &mut FxHashMap<Key, Group>,
+    stubs: &mut Stubs,
+    held: &mut usize,
+    held_max: usize,
+) {
     let saved = |group: &Group| group.weight().saturating_sub(group.weight_shrunk());
     let mut ages: Vec<(Micros, usize)> = groups
         .values()
@@ -261,12 +254,6 @@ fn shrink(groups: &mut FxHashMap<Key, Group>, held: &mut usize, held_max: usize)
     let Some(shrunk_until) = shrunk_until else { return };
     for group in groups.values_mut().filter(|group| group.settled_at() <= shrunk_until) {
         *held = held.saturating_sub(saved(group));
-        group.shrink();
+        group.shrink(stubs);
     }
-}
-
-fn hash(key: &Key) -> u64 {
-    let mut hasher = FxHasher::default();
-    key.hash(&mut hasher);
-    hasher.finish()
 }
