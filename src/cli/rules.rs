@@ -17,7 +17,8 @@ use super::output::Format;
 use super::words::count_of;
 use super::{Common, setup};
 use crate::daemon::{RuleFolder, RulesError};
-use crate::detect::{RuleProblem, RuleSet, TestResult, merge, run_tests, shipped};
+use crate::detect::{RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped};
+use crate::untrusted::display_untrusted;
 
 #[derive(clap::Subcommand, Debug)]
 pub(super) enum Command {
@@ -81,20 +82,19 @@ fn check(
     Err(Failure::data(anyhow!("{} in rule files", count_of(&problems, "problem"))))
 }
 
-/// Everything wrong with the files of a folder, its overrides among them.
+/// Everything wrong with the files of a folder, its overrides among them: nothing hides anything else.
 fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let texts = files.texts();
-    let mut problems = RuleSet::inspect(&texts);
-    match files.overrides() {
-        Err(found) => problems.extend(found),
-        // They may be about built-in rules as well.
-        Ok(overrides) => {
-            let (mut rules, unreadable) = RuleSet::readable(&merge(&shipped(), &texts));
-            let unreadable: Vec<&str> =
-                unreadable.iter().map(|file| file.strip_suffix(".yml").unwrap_or(file)).collect();
-            problems.extend(rules.tune(&overrides, &unreadable));
-        }
-    }
+    let mut problems: Vec<RuleProblem> = files.problems().cloned().collect();
+    problems.extend(RuleSet::inspect(&texts));
+    let (overrides, found) = files.overrides();
+    problems.extend(found);
+    // They may be about built-in rules as well.
+    let (mut rules, _, unreadable) = RuleSet::readable(&merge(&shipped(), &texts));
+    let unread = files.problems().map(|problem| &*problem.file);
+    let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
+    problems.extend(rules.tune(&overrides, &others));
+    problems.sort();
     problems
 }
 
@@ -104,7 +104,7 @@ fn print_problem(
     problem: &RuleProblem,
 ) -> std::io::Result<()> {
     match format {
-        Format::Human => writeln!(out, "{problem}"),
+        Format::Human => writeln!(out, "{}", display_untrusted(&problem.to_string())),
         Format::Json => writeln!(
             out,
             "{}",
@@ -121,8 +121,14 @@ fn test(
 ) -> Result<ExitCode, Failure> {
     let files = folder(named, common)?;
     // Cases are about the rules as they are written, whatever the overrides say.
-    let rules = RuleSet::compile(&files.texts())
-        .map_err(|problems| setup::refused(RulesError::Problems(problems)))?;
+    let unread: Vec<RuleProblem> = files.problems().cloned().collect();
+    let rules = match RuleSet::compile(&files.texts()) {
+        Ok(rules) if unread.is_empty() => rules,
+        compiled => {
+            let problems = [unread, compiled.err().unwrap_or_default()].concat();
+            return Err(setup::refused(RulesError::of(problems)));
+        }
+    };
     let rules = Arc::new(rules);
     let results = run_tests(&rules);
     let failed = results.iter().filter(|result| result.failure.is_some()).count();
@@ -163,7 +169,7 @@ fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std
 fn folder(folder: Option<&PathBuf>, common: &Common) -> Result<RuleFolder, Failure> {
     if let Some(folder) = folder {
         let found = RuleFolder::read(folder).map_err(setup::refused)?;
-        if found.files.is_empty() && found.overrides.is_none() {
+        if found.files.is_empty() && found.overrides.is_none() && found.unread.is_empty() {
             return Err(Failure::no_input(anyhow!(
                 "no rule files are in {}: they are named *.yml or *.yaml",
                 folder.display()
@@ -178,8 +184,8 @@ fn folder(folder: Option<&PathBuf>, common: &Common) -> Result<RuleFolder, Failu
         .transpose()
         .map_err(setup::refused)?
         .unwrap_or_default();
-    let missing =
-        shipped().into_iter().filter(|(name, _)| !found.files.iter().any(|(own, ..)| own == name));
+    let own: Vec<&str> = found.files.iter().map(|(name, ..)| rule_name(name)).collect();
+    let missing = shipped().into_iter().filter(|(name, _)| !own.contains(&rule_name(name)));
     let missing: Vec<_> = missing
         .map(|(name, text)| (name.to_owned(), text.to_owned(), PathBuf::from(name)))
         .collect();

@@ -9,7 +9,6 @@ use rustc_hash::FxHashMap;
 use super::clock::Estimate;
 use super::matching::Matching;
 use super::waiting::Seen;
-use crate::model::Text;
 
 /// Units looked at on each side of the time at which a call's record is expected.
 const NEIGHBOURS_MAX: usize = 16;
@@ -20,31 +19,32 @@ const FINE_MICROS: i64 = 300_000;
 
 /// By how much two streams' clocks differ in a component, beyond what was measured over the day.
 #[derive(Default)]
-pub(super) struct Fine<'a>(FxHashMap<(&'a Text, &'a Text), i64>);
+pub(super) struct Fine(FxHashMap<(usize, usize), i64>);
 
 /// A call and a unit that may be its record.
-struct Choice<'a> {
+struct Choice {
     call: usize,
     /// The call's place among those that choose.
     place: usize,
     unit: usize,
     /// How much later the record is than the measured clocks say.
     off: i64,
-    pair: (&'a Text, &'a Text),
+    /// The numbers of the two streams.
+    pair: (usize, usize),
     /// Whether the two say that it ended differently.
     contradicts: bool,
 }
 
-impl<'a> Fine<'a> {
+impl Fine {
     /// How much later than the lead's its record is expected.
-    pub(super) fn offset(&self, lead: &Seen<'a>, unit: &Seen<'a>, estimate: Estimate) -> i64 {
-        estimate.offset + self.0.get(&(lead.stream(), unit.stream())).copied().unwrap_or(0)
+    pub(super) fn offset(&self, lead: &Seen<'_>, unit: &Seen<'_>, estimate: Estimate) -> i64 {
+        estimate.offset + self.0.get(&(lead.number, unit.number)).copied().unwrap_or(0)
     }
 }
 
 /// Ties calls to the units that lie nearest to where the clocks say, and takes those units. Returns them as (call,
 /// unit), with the differences found.
-pub(super) fn nearest<'a>(matching: &mut Matching<'_, 'a>) -> (Vec<(usize, usize)>, Fine<'a>) {
+pub(super) fn nearest(matching: &mut Matching<'_, '_>) -> (Vec<(usize, usize)>, Fine) {
     let options = options(matching);
     let fine = vote(&options);
     let mut near: Vec<(i64, usize, usize, usize)> = options
@@ -69,26 +69,29 @@ pub(super) fn nearest<'a>(matching: &mut Matching<'_, 'a>) -> (Vec<(usize, usize
     (found, fine)
 }
 
-fn options<'a>(matching: &Matching<'_, 'a>) -> Vec<Choice<'a>> {
-    let Matching { calls, order, waiting, pass, ruler } = matching;
-    let mut options = Vec::new();
+fn options(matching: &Matching<'_, '_>) -> Vec<Choice> {
+    let Matching { calls, order, waiting, pass, ruler, .. } = matching;
+    let mut options = Vec::with_capacity(order.len());
+    let mut around = Vec::new();
     for (place, call) in order.iter().enumerate() {
         let joined = &calls[*call];
-        let Some(window) = ruler.search(&joined.lead) else { continue };
-        let times = ruler.expected(&joined.lead, waiting);
-        for unit in waiting.around(joined.lane(*pass), window, &times, NEIGHBOURS_MAX) {
+        let lead = joined.lead;
+        let Some(window) = ruler.search(lead) else { continue };
+        let (lane, times) = (joined.lane(*pass), matching.expected(lead));
+        waiting.around(lane, window, times, NEIGHBOURS_MAX, &mut around);
+        for unit in around.iter().copied() {
             let seen = &waiting.units[unit];
-            let Some(estimate) = ruler.estimate(&joined.lead, seen) else { continue };
+            let Some(estimate) = ruler.estimate(lead, seen) else { continue };
             if !matching.fits(*call, seen) {
                 continue;
             }
-            let (own, others) = (joined.lead.unit.outcome().class, seen.unit.outcome().class);
+            let (own, others) = (lead.class, seen.class);
             options.push(Choice {
                 call: *call,
                 place,
                 unit,
-                off: joined.lead.gap_to(seen) - estimate.offset,
-                pair: (joined.lead.stream(), seen.stream()),
+                off: lead.gap_to(seen) - estimate.offset,
+                pair: (lead.number, seen.number),
                 contradicts: own.is_terminal() && others.is_terminal() && own != others,
             });
         }
@@ -97,8 +100,8 @@ fn options<'a>(matching: &Matching<'_, 'a>) -> Vec<Choice<'a>> {
 }
 
 /// For each pair of streams the difference that comes up most often, of equals the one nearest to what was measured.
-fn vote<'a>(options: &[Choice<'a>]) -> Fine<'a> {
-    let mut votes: FxHashMap<(&Text, &Text), FxHashMap<i64, i64>> = FxHashMap::default();
+fn vote(options: &[Choice]) -> Fine {
+    let mut votes: FxHashMap<(usize, usize), FxHashMap<i64, i64>> = FxHashMap::default();
     for option in options {
         let bin = (option.off + VOTE_MICROS / 2).div_euclid(VOTE_MICROS);
         // A vote counts for its neighbours as well: what is meant may lie between two bins.

@@ -36,6 +36,9 @@ pub(super) fn agreement(left: &Args, right: &Args) -> Agreement {
 /// Walks both sorted lists of values. `left_whole` and `right_whole` say whether a name that is absent there is
 /// known to be absent; a partial view is never proof of absence, and a dropped name proves presence.
 fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Agreement {
+    if left_whole && right_whole && are_equal(left, right) {
+        return Agreement::All;
+    }
     let mut equal = 0_usize;
     let mut exact = true;
     for value in &left.values {
@@ -63,6 +66,19 @@ fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Ag
         0 => Agreement::Nothing,
         _ => Agreement::Some,
     }
+}
+
+/// Whether the two show the same values one by one, all of them and whole: mostly they do, and then nothing has to be
+/// looked up by its name.
+fn are_equal(left: &Args, right: &Args) -> bool {
+    let is_same = |(left, right): (&ArgValue, &ArgValue)| {
+        let is_whole = !left.summarised && !right.summarised;
+        is_whole && left.hash == right.hash && left.name == right.name
+    };
+    left.values.len() == right.values.len()
+        && left.dropped.is_empty()
+        && right.dropped.is_empty()
+        && left.values.iter().zip(&right.values).all(is_same)
 }
 
 /// Names of the arguments by which two views contradict each other.

@@ -174,10 +174,13 @@ fn changed_arguments(upper: &Unit, lower: &Unit) -> Option<Discrepancy> {
 
 fn disagreement(upper: &Unit, lower: &Unit) -> Option<Discrepancy> {
     for (refuser, runner) in [(upper, lower), (lower, upper)] {
+        if !refuser.is_refused() || !runner.shows_run() {
+            continue;
+        }
         let agreed = agreement(&refuser.shown.args, &runner.shown.args);
         let tied = agreed >= Agreement::Some
             || agreed != Agreement::Contradicts && refuser.shares_trace(runner);
-        if refuser.is_refused() && runner.shows_run() && tied {
+        if tied {
             return Some(Discrepancy::RanThoughDenied {
                 denied_by: refuser.witness(),
                 ran_by: runner.witness(),

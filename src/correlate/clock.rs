@@ -506,7 +506,8 @@ fn quantile(counts: impl Iterator<Item = (i64, i64)>, rank: i64) -> Option<i64> 
     None
 }
 
-fn slot_of(at: Micros) -> i64 {
+/// The number of the span that is measured as one.
+pub(super) fn slot_of(at: Micros) -> i64 {
     at.0.div_euclid(SLOT_MICROS)
 }
 

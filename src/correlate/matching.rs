@@ -4,14 +4,15 @@ use rustc_hash::FxHashMap;
 
 use super::align::{self, Fine};
 use super::arguments::Agreement;
+use super::clock::slot_of;
 use super::pair::Joined;
 use super::pass::Pass;
 use super::ruler::Ruler;
 use super::waiting::{Seen, Waiting};
-use crate::model::{CANDIDATES_MAX, Certainty, RecordId, Text};
+use crate::model::{CANDIDATES_MAX, Certainty, Micros, RecordId, Text};
 
 /// By how much more a rival may miss the expected time and still be one.
-const RIVAL_MICROS: i64 = crate::model::Micros::SECOND / 2;
+const RIVAL_MICROS: i64 = Micros::SECOND / 2;
 /// Rivals looked at on each side.
 const RIVALS_LOOKED_AT: usize = 8;
 
@@ -23,9 +24,40 @@ pub(super) struct Matching<'m, 'a> {
     pub(super) waiting: Waiting<'a>,
     pub(super) pass: Pass,
     pub(super) ruler: &'m Ruler<'m>,
+    /// By how much later than a lead's a record may be expected, by the number of the lead's stream and the day.
+    offsets: FxHashMap<(usize, i64), Vec<i64>>,
 }
 
-impl<'a> Matching<'_, 'a> {
+impl<'m, 'a> Matching<'m, 'a> {
+    pub(super) fn new(
+        calls: &'m mut [Joined<'a>],
+        order: &'m [usize],
+        waiting: Waiting<'a>,
+        pass: Pass,
+        ruler: &'m Ruler<'m>,
+    ) -> Self {
+        let mut offsets: FxHashMap<(usize, i64), Vec<i64>> = FxHashMap::default();
+        for index in order {
+            let lead = calls[*index].lead;
+            if let Some((at, _)) = lead.span {
+                let of_stream = offsets.entry((lead.number, slot_of(at)));
+                of_stream.or_insert_with(|| ruler.offsets(lead, &waiting));
+            }
+        }
+        Self { calls, order, waiting, pass, ruler, offsets }
+    }
+
+    /// When the call's record of the witness is expected, by the clocks of its streams.
+    pub(super) fn expected(&self, lead: &Seen<'_>) -> impl Iterator<Item = Micros> {
+        let offsets = lead.span.and_then(|(at, _)| self.offsets.get(&(lead.number, slot_of(at))));
+        let ends = lead.span.map(|(from, to)| [from, lead.end.unwrap_or(to)]);
+        offsets
+            .into_iter()
+            .flatten()
+            .zip(std::iter::repeat(ends))
+            .flat_map(|(offset, ends)| ends.into_iter().flatten().map(|at| at.plus(*offset)))
+    }
+
     pub(super) fn run(mut self) {
         if self.pass == Pass::Changed {
             let found = self.changed();
@@ -52,7 +84,11 @@ impl<'a> Matching<'_, 'a> {
             }
         }
         let rivals = Rivals::new(&self, &fine);
-        let found = found.iter().map(|(call, place)| (*call, *place, rivals.of(*call, *place)));
+        let mut around = Vec::new();
+        let found = found.iter().map(|(call, place)| {
+            let candidates = rivals.of(*call, *place, &mut around);
+            (*call, *place, candidates)
+        });
         let found = found.collect();
         self.tie(found);
     }
@@ -66,7 +102,7 @@ impl<'a> Matching<'_, 'a> {
     fn take_first(&mut self, index: usize, strangers: bool) -> Option<usize> {
         let Self { calls, waiting, pass, ruler, .. } = self;
         let call = &calls[index];
-        let place = waiting.first(call.lane(*pass), ruler.search(&call.lead)?, |seen| {
+        let place = waiting.first(call.lane(*pass), ruler.search(call.lead)?, |seen| {
             let other = &calls[seen.place];
             fits(call, other, *pass, ruler) && strangers == ruler.is_stranger(call, other)
         })?;
@@ -94,7 +130,7 @@ impl<'a> Matching<'_, 'a> {
             let all = &mut self.calls[call].units;
             all.append(&mut units);
             // Towards the work, whoever was tied first.
-            all.sort_by_key(|tied| tied.seen.unit.witness());
+            all.sort_by_key(|tied| tied.seen.witness);
         }
     }
 
@@ -127,7 +163,7 @@ impl<'a> Matching<'_, 'a> {
             .filter(|(call, place)| {
                 let seen = &self.waiting.units[*place];
                 let (call, other) = (&self.calls[*call], &self.calls[seen.place]);
-                call.agrees_with(other) && self.ruler.meets(&call.lead, seen)
+                call.agrees_with(other) && self.ruler.meets(call.lead, seen)
             })
             .collect();
         found.sort_unstable();
@@ -136,7 +172,7 @@ impl<'a> Matching<'_, 'a> {
 }
 
 fn fits(call: &Joined<'_>, other: &Joined<'_>, pass: Pass, ruler: &Ruler<'_>) -> bool {
-    ruler.meets(&call.lead, &other.lead)
+    ruler.meets(call.lead, other.lead)
         && (pass != Pass::Near || ruler.knows(call, other))
         && call.agrees_with(other)
         && pass.accepts(call, other)
@@ -145,22 +181,23 @@ fn fits(call: &Joined<'_>, other: &Joined<'_>, pass: Pass, ruler: &Ruler<'_>) ->
 /// What else fits a join, told from what stood before the pass.
 struct Rivals<'m, 'a> {
     matching: &'m Matching<'m, 'a>,
-    fine: &'m Fine<'a>,
+    fine: &'m Fine,
     /// The calls that chose in this pass.
     leads: Waiting<'a>,
 }
 
 impl<'m, 'a> Rivals<'m, 'a> {
-    fn new(matching: &'m Matching<'_, 'a>, fine: &'m Fine<'a>) -> Self {
+    fn new(matching: &'m Matching<'_, 'a>, fine: &'m Fine) -> Self {
         let lead = |index: &usize| matching.calls[*index].as_seen(*index, matching.pass);
         let leads = Waiting::of(matching.order.iter().map(lead).collect());
         Self { matching, fine, leads }
     }
 
-    fn of(&self, call: usize, place: usize) -> Vec<RecordId> {
+    /// `around` is room for what lies there.
+    fn of(&self, call: usize, place: usize, around: &mut Vec<usize>) -> Vec<RecordId> {
         let Matching { calls, waiting, pass, ruler, .. } = self.matching;
         let (joined, seen) = (&calls[call], &waiting.units[place]);
-        let (Some(window), Some(span)) = (ruler.search(&joined.lead), seen.span) else {
+        let (Some(window), Some(span)) = (ruler.search(joined.lead), seen.span) else {
             return Vec::new();
         };
         let miss = self.miss(joined, seen);
@@ -175,26 +212,28 @@ impl<'m, 'a> Rivals<'m, 'a> {
                     .is_none_or(|(other, own)| other <= own + RIVAL_MICROS)
         };
         let key = joined.lane(*pass);
-        let units = waiting
-            .around(key, window, &ruler.expected(&joined.lead, waiting), RIVALS_LOOKED_AT)
-            .into_iter()
-            .filter(|other| *other != place && is_rival(joined, &waiting.units[*other]))
-            .map(|other| &waiting.units[other]);
+        if !waiting.has_several(key) && !self.leads.has_several(key) {
+            return Vec::new();
+        }
+        let mut found: Vec<&Seen<'a>> = Vec::new();
+        waiting.around(key, window, self.matching.expected(joined.lead), RIVALS_LOOKED_AT, around);
+        let others = around.iter().filter(|other| **other != place);
+        found.extend(
+            others.map(|other| &waiting.units[*other]).filter(|other| is_rival(joined, other)),
+        );
         let window = (span.0.minus(ruler.reach()), span.1.plus(ruler.reach()));
-        let others = self
-            .leads
-            .around(key, window, &[span.0, span.1], RIVALS_LOOKED_AT)
-            .into_iter()
-            .map(|lead| &self.leads.units[lead])
-            .filter(|lead| lead.place != call && is_rival(&calls[lead.place], seen));
-        let mut found: Vec<&Seen<'a>> = units.chain(others).collect();
-        found.sort_by_key(|seen| (seen.from(), seen.stream(), seen.unit.base.id));
+        let times = [span.0, span.1].into_iter();
+        self.leads.around(key, window, times, RIVALS_LOOKED_AT, around);
+        let others = around.iter().map(|lead| &self.leads.units[*lead]);
+        found
+            .extend(others.filter(|lead| lead.place != call && is_rival(&calls[lead.place], seen)));
+        found.sort_by_key(|seen| (seen.from(), seen.number, seen.unit.base.id));
         found.iter().take(CANDIDATES_MAX).map(|seen| seen.unit.base.id).collect()
     }
 
     /// How far the unit's record is from where the clocks say, where they were measured.
     fn miss(&self, call: &Joined<'a>, unit: &Seen<'a>) -> Option<i64> {
-        let estimate = self.matching.ruler.estimate(&call.lead, unit)?;
-        Some((call.lead.gap_to(unit) - self.fine.offset(&call.lead, unit, estimate)).abs())
+        let estimate = self.matching.ruler.estimate(call.lead, unit)?;
+        Some((call.lead.gap_to(unit) - self.fine.offset(call.lead, unit, estimate)).abs())
     }
 }

@@ -6,7 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::Clocks;
 use super::proxy::ProxyState;
-use super::tool::ToolState;
+use super::tool::{Gone, ToolState};
 use super::unit::Unit;
 use super::{Diff, Held, Limits, Loaded, Scope, ScopeRef, scope_of};
 use crate::model::{Call, Dialect, Micros, Record, RecordId, RecordKind, Step, Text};
@@ -148,6 +148,7 @@ impl Memory {
     pub(super) fn forget(&mut self, floor: Micros, of_all: bool, at_once: bool) {
         let names: Vec<Text> =
             if of_all { self.tools.keys().cloned().collect() } else { self.touched.clone() };
+        let mut gone = Gone::new();
         for name in names {
             let Some(state) = self.tools.get_mut(&name) else { continue };
             // To forget is to look at everything that is forgotten soon, so it waits until it is worth it.
@@ -155,10 +156,11 @@ impl Memory {
                 || at_once
                 || state.floor().is_none_or(|known| floor.since(known) > FORGET_MICROS)
             {
-                state.forget(floor);
+                state.forget(floor, &mut gone);
                 self.units = self.units.saturating_add_signed(state.grown());
             }
         }
+        let_go(gone);
         for state in self.proxies.values_mut() {
             state.forget(floor);
         }
@@ -170,15 +172,17 @@ impl Memory {
     /// had to be dropped.
     pub(super) fn shrink(&mut self, limits: &Limits) -> bool {
         let mut has_lost = false;
+        let mut gone = Gone::new();
         for name in &self.touched {
             let Some(state) = self.tools.get_mut(name) else { continue };
             if state.len() > limits.scope_units {
                 self.has_lost = true;
-                state.shrink(limits.scope_units, limits);
+                state.shrink(limits.scope_units, limits, &mut gone);
                 has_lost |= state.take_lost_proxied();
                 self.units = self.units.saturating_add_signed(state.grown());
             }
         }
+        let_go(gone);
         let is_above = self.units > limits.units.max(self.units_max);
         if is_above {
             has_lost |= self.shrink_largest(limits);
@@ -211,11 +215,13 @@ impl Memory {
         }
         self.has_lost = true;
         let mut has_lost = false;
+        let mut gone = Gone::new();
         for state in self.tools.values_mut().filter(|state| state.len() > share) {
-            state.shrink(share, limits);
+            state.shrink(share, limits, &mut gone);
             has_lost |= state.take_lost_proxied();
             self.units = self.units.saturating_add_signed(state.grown());
         }
+        let_go(gone);
         // What cannot be forgotten is not looked at again for each batch.
         self.units_max = self.units / 8 * 9;
         has_lost
@@ -345,6 +351,11 @@ impl Memory {
         let state = self.tools.entry(Text::clone(&name)).or_default();
         (name, state)
     }
+}
+
+/// Drops records in the order in which they lie in memory.
+fn let_go(mut gone: Gone) {
+    gone.sort_unstable_by_key(|record| Arc::as_ptr(record).addr());
 }
 
 /// From where to where the tool's units have to be known, so that those between two times are joined as they should be.

@@ -8,19 +8,19 @@ use super::retry;
 use super::ruler::Ruler;
 use super::unit::Unit;
 use super::waiting::{Seen, Waiting};
-use crate::model::{Certainty, JoinedBy, Micros, RecordId, Text, Witness};
+use crate::model::{Certainty, JoinedBy, RecordId, Witness};
 
 /// A call on its way: the units that tell of it, the first attempt's lead first.
 #[derive(Clone, Debug)]
 pub(super) struct Joined<'a> {
-    pub(super) lead: Seen<'a>,
+    pub(super) lead: &'a Seen<'a>,
     pub(super) units: Vec<Tied<'a>>,
 }
 
 /// A unit, and how it was tied to its call.
 #[derive(Clone, Debug)]
 pub(super) struct Tied<'a> {
-    pub(super) seen: Seen<'a>,
+    pub(super) seen: &'a Seen<'a>,
     pub(super) joined_by: JoinedBy,
     pub(super) certainty: Certainty,
     /// First records of what else fits, a few at most.
@@ -35,24 +35,35 @@ pub(super) struct Verdict<'a> {
     pub(super) samples: Vec<(usize, Sample)>,
 }
 
-/// Joins `units` (in any order, of one tool and one piece of time) into calls. The first pass goes by the configured
-/// clocks and in order, and its joins without doubt measure the clocks; the second goes by the clocks as measured.
-pub(super) fn join<'a>(units: &[&'a Unit], clocks: &Clocks) -> Verdict<'a> {
-    let first = round(units, &Ruler { clocks, measured: false });
+/// The units of a piece, as both passes take them.
+struct Piece<'a> {
+    units: &'a [Seen<'a>],
+    /// In what order their calls choose: calls that may have run before those that were refused, then the earliest
+    /// first.
+    order: Vec<usize>,
+    has_tool_use: bool,
+    has_trace: bool,
+}
+
+/// Joins `units` (in any order, at their places, of one tool and one piece of time) into calls. The first pass goes by
+/// the configured clocks and in order, and its joins without doubt measure the clocks; the second goes by the clocks as
+/// measured.
+pub(super) fn join<'a>(units: &'a [Seen<'a>], clocks: &Clocks) -> Verdict<'a> {
+    let piece = Piece::of(units, clocks);
+    let first = round(&piece, &Ruler::new(clocks, false));
     let samples = samples(&first);
-    let calls = if is_measured(units, clocks) {
-        round(units, &Ruler { clocks, measured: true })
-    } else {
-        first
-    };
+    let ruler = Ruler::new(clocks, true);
+    // Where any stream's clock was measured everything is joined again: to look first at what is in doubt would make a
+    // join depend on what lies far from it.
+    let is_measured = units.iter().any(|unit| ruler.is_known(unit));
+    let calls = if is_measured { round(&piece, &ruler) } else { first };
     Verdict { calls: retry::fold(calls), samples }
 }
 
-/// A unit, at its place among all, that stands alone.
-pub(super) fn alone<'a>(unit: &'a Unit, place: usize, clocks: &Clocks) -> Joined<'a> {
-    let lead = Seen::new(unit, place, clocks);
+/// A unit that stands alone.
+pub(super) fn alone<'a>(lead: &'a Seen<'a>) -> Joined<'a> {
     let tied = Tied {
-        seen: lead.clone(),
+        seen: lead,
         joined_by: JoinedBy::Alone,
         certainty: Certainty::Exact,
         candidates: Vec::new(),
@@ -63,42 +74,30 @@ pub(super) fn alone<'a>(unit: &'a Unit, place: usize, clocks: &Clocks) -> Joined
 
 /// All passes over all units. In each pass, from the witness farthest from the work to the nearest, what a witness has
 /// still to tell is given to the calls of those above it; so the surest joins come first, whoever makes them.
-fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
-    let alone = |(place, unit): (usize, &&'a Unit)| alone(unit, place, ruler.clocks);
-    let mut calls: Vec<Joined<'a>> = units.iter().enumerate().map(alone).collect();
-    if units.iter().all(|unit| unit.witness() == units[0].witness()) {
-        return calls;
-    }
-    // Calls that may have run come before those that were refused, then the earliest first.
-    let mut order: Vec<usize> = (0..calls.len()).collect();
-    order.sort_by_cached_key(|index| {
-        let lead = &calls[*index].lead;
-        let at = lead.unit.at().map(|at| at.plus(ruler.clocks.offset(lead.stream())));
-        (lead.unit.is_refused(), at, Text::clone(lead.stream()), lead.unit.base.id)
-    });
-    let (has_tool_use, has_trace) = (
-        units.iter().any(|unit| unit.told.tool_use_id.is_some()),
-        units.iter().any(|unit| unit.told.trace_id.is_some()),
-    );
+fn round<'a>(piece: &Piece<'a>, ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
+    let mut calls: Vec<Joined<'a>> = piece.units.iter().map(alone).collect();
+    let mut order: Vec<usize> = piece.order.clone();
+    let mut led = led(&calls);
     for pass in PASSES {
         let has_any = match pass {
-            Pass::ToolUse => has_tool_use,
-            Pass::Trace | Pass::Changed => has_trace,
+            Pass::ToolUse => piece.has_tool_use,
+            Pass::Trace | Pass::Changed => piece.has_trace,
             Pass::Near | Pass::Agrees(_) => true,
         };
         if !has_any {
             continue;
         }
-        for witness in Witness::ALL.into_iter().skip(1) {
-            order.retain(|index| !calls[*index].units.is_empty());
+        for (number, witness) in Witness::ALL.into_iter().enumerate().skip(1) {
+            // Mostly all that a witness tells of is tied by the surest pass.
+            if led[number] == 0 || led[..number].iter().all(|calls| *calls == 0) {
+                continue;
+            }
             let choosing: Vec<usize> = order
                 .iter()
                 .copied()
                 .filter(|index| {
                     let call = &calls[*index];
-                    call.lead.unit.witness() < witness
-                        && pass.concerns(call)
-                        && !call.any(|unit| unit.witness() == witness)
+                    call.lead.witness < witness && pass.concerns(call) && !call.has(witness)
                 })
                 .collect();
             if choosing.is_empty() {
@@ -106,31 +105,63 @@ fn round<'a>(units: &[&'a Unit], ruler: &Ruler<'_>) -> Vec<Joined<'a>> {
             }
             let waits = |index: &&usize| {
                 let call = &calls[**index];
-                call.lead.unit.witness() == witness && pass.concerns(call)
+                call.lead.witness == witness && pass.concerns(call)
             };
             let waiting: Vec<Seen<'a>> = order
                 .iter()
                 .filter(waits)
                 .map(|index| calls[*index].as_seen(*index, pass))
                 .collect();
-            if !waiting.is_empty() {
-                let (calls, order, waiting) = (&mut calls[..], &choosing[..], Waiting::of(waiting));
-                Matching { calls, order, waiting, pass, ruler }.run();
+            if waiting.is_empty() {
+                continue;
             }
+            Matching::new(&mut calls, &choosing, Waiting::of(waiting), pass, ruler).run();
+            order.retain(|index| !calls[*index].units.is_empty());
+            led = self::led(&calls);
         }
     }
     calls.retain(|call| !call.units.is_empty());
     calls
 }
 
+/// How many calls each witness leads, in the order of [`Witness::ALL`].
+fn led(calls: &[Joined<'_>]) -> [usize; Witness::ALL.len()] {
+    let mut led = [0; Witness::ALL.len()];
+    for call in calls.iter().filter(|call| !call.units.is_empty()) {
+        led[call.lead.witness as usize] += 1;
+    }
+    led
+}
+
+impl<'a> Piece<'a> {
+    fn of(units: &'a [Seen<'a>], clocks: &Clocks) -> Self {
+        let mut order: Vec<usize> = (0..units.len()).collect();
+        order.sort_by_cached_key(|index| {
+            let seen = &units[*index];
+            let at = seen.unit.at().map(|at| at.plus(clocks.offset(seen.stream())));
+            (seen.class.is_refusal(), at, seen.number, seen.unit.base.id)
+        });
+        Self {
+            units,
+            order,
+            has_tool_use: units.iter().any(|seen| seen.unit.told.tool_use_id.is_some()),
+            has_trace: units.iter().any(|seen| seen.unit.told.trace_id.is_some()),
+        }
+    }
+}
+
 impl<'a> Joined<'a> {
+    pub(super) fn has(&self, witness: Witness) -> bool {
+        self.units.iter().any(|tied| tied.seen.witness == witness)
+    }
+
     /// Whether any of its units is like this.
     pub(super) fn any(&self, mut is_like: impl FnMut(&'a Unit) -> bool) -> bool {
         self.units.iter().any(|tied| is_like(tied.seen.unit))
     }
 
     pub(super) fn is_refused(&self) -> bool {
-        self.any(Unit::is_refused)
+        self.units.iter().any(|tied| tied.seen.class.is_refusal())
     }
 
     /// Which of those that wait the pass has to look at: all, or those that show the same arguments.
@@ -143,15 +174,16 @@ impl<'a> Joined<'a> {
 
     /// Its lead as it stands in a list of such, where `place` leads back to the call.
     pub(super) fn as_seen(&self, place: usize, pass: Pass) -> Seen<'a> {
-        Seen { place, key: self.lane(pass), ..self.lead.clone() }
+        Seen { place, key: self.lane(pass), ..*self.lead }
     }
 
     /// Whether the two can be one call: no witness tells of it twice, and nobody names another principal.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
         !self.units.iter().any(|known| {
-            other.any(|unit| {
-                let names = (&known.seen.unit.told.principal, &unit.told.principal);
-                unit.witness() == known.seen.unit.witness()
+            other.units.iter().any(|tied| {
+                let (known, tied) = (known.seen, tied.seen);
+                let names = (&known.unit.told.principal, &tied.unit.told.principal);
+                tied.witness == known.witness
                     || matches!(names, (Some(left), Some(right)) if left != right)
             })
         })
@@ -169,32 +201,15 @@ impl<'a> Joined<'a> {
 fn samples(calls: &[Joined<'_>]) -> Vec<(usize, Sample)> {
     let mut samples = Vec::new();
     for call in calls {
-        let lead = &call.lead;
+        let lead = call.lead;
         let Some((at, _)) = lead.span else { continue };
         for tied in call.units.iter().skip(1) {
             let (upper, lower) = (lead.stream(), tied.seen.stream());
             if tied.certainty != Certainty::Ambiguous && upper != lower {
-                let sample = Sample::new(upper, lower, at, lead.gap_to(&tied.seen));
+                let sample = Sample::new(upper, lower, at, lead.gap_to(tied.seen));
                 samples.push((tied.seen.place, sample));
             }
         }
     }
     samples
-}
-
-/// Whether the clock of any stream here was measured against that of a lead's. Where one was, everything is joined
-/// again: to look first at what is in doubt would make a join depend on what lies far from it.
-fn is_measured(units: &[&Unit], clocks: &Clocks) -> bool {
-    let mut last = None;
-    units.iter().any(|unit| {
-        let Some((from, _)) = unit.interval() else { return false };
-        let stream = &unit.base.stream;
-        let at = from.plus(clocks.offset(stream));
-        // Most units have the stream and the hour of the one before them.
-        let hour = (at.0.div_euclid(Micros::HOUR), stream);
-        if last.replace(hour) == Some(hour) {
-            return false;
-        }
-        clocks.has_measured(stream, at) || clocks.is_claimed(stream, at)
-    })
 }

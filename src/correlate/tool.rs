@@ -1,11 +1,14 @@
 //! All recent units of one tool (bare name), and the calls they make.
 
+mod equals;
+mod forget;
 mod settle;
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
+use equals::{Equal, Equals};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::clock::{Clocks, Sample};
@@ -42,8 +45,8 @@ const LAST: RecordId = RecordId { generation: u64::MAX, offset: u64::MAX, index:
 pub(super) struct ToolState {
     units: BTreeMap<UnitKey, Entry>,
     groups: FxHashMap<GroupKey, Group>,
-    /// Units by (time of first record, what equals share), to count occurrences.
-    equals: BTreeMap<(Micros, u64), Vec<RecordId>>,
+    /// To count occurrences.
+    equals: Equals,
     /// Witnesses seen so far, as bits: with one alone there is nothing to join.
     witnesses: u8,
     /// True once there were two witnesses, and every unit knows its piece.
@@ -76,7 +79,7 @@ pub(super) struct ToolState {
 struct Entry {
     unit: Unit,
     /// What it shares with its equals: to find it is to hash.
-    equal: (Micros, u64),
+    equal: Equal,
     /// The end of its interval on the common clock.
     to: Micros,
     /// Where the piece begins that it was joined in, and how far the units of that piece up to here reach.
@@ -99,6 +102,9 @@ struct Group {
     forgotten: [Option<UnitKey>; 2],
 }
 
+/// Records that are forgotten. Where they lie in memory is far apart for one tool and close together for all, so they
+/// are let go together.
+pub(super) type Gone = Vec<Arc<Record>>;
 impl ToolState {
     /// Takes records of this tool in; [`ToolState::settle`] then says what changed.
     pub(super) fn add(&mut self, records: &[Arc<Record>], clocks: &Clocks) {
@@ -164,15 +170,8 @@ impl ToolState {
         self.witnesses |= 1 << (unit.witness() as u8);
         self.has_failed |= retry::is_failed(&unit);
         let equal = equal_key(&unit, key);
-        let equals = self.equals.entry(equal).or_default();
-        let place = equals.partition_point(|id| *id < unit.base.id);
-        let new = equals.get(place) != Some(&unit.base.id);
-        if new {
-            equals.insert(place, unit.base.id);
-        }
         // Those behind it among their equals count one more now.
-        let moved: Vec<RecordId> =
-            if new { equals.iter().skip(place + 1).copied().collect() } else { Vec::new() };
+        let moved = self.equals.insert(equal, unit.base.id);
         self.dirty.push((key, key));
         self.dirty.extend(moved.into_iter().map(|id| ((key.0, id), (key.0, id))));
         self.cuts.count(key.0, 1);
@@ -198,13 +197,8 @@ impl ToolState {
         let Some(entry) = self.units.remove(&key) else { return };
         self.unsaid.extend(entry.sample);
         self.cuts.count(key.0, -1);
-        if let Some(equals) = self.equals.get_mut(&entry.equal) {
-            equals.retain(|id| *id != entry.unit.base.id);
-            self.dirty.extend(equals.iter().map(|id| ((key.0, *id), (key.0, *id))));
-            if equals.is_empty() {
-                self.equals.remove(&entry.equal);
-            }
-        }
+        let equals = self.equals.remove(entry.equal, entry.unit.base.id);
+        self.dirty.extend(equals.iter().map(|id| ((key.0, *id), (key.0, *id))));
         // What it was joined with, or could have been, stands alone or joins another now: those on its right up to the
         // end of its interval, and the run on its left.
         let end = entry.to.plus(MEETS_MICROS);
@@ -371,35 +365,34 @@ impl ToolState {
         }
         let key = (common_time(record.at, &record.stream, clocks), record.id);
         let Some(name) = group_key(record) else {
-            let equals = || self.equals.get(&equal_key(&Unit::single(Arc::clone(record)), key));
-            return self.thinned.contains(&key.0)
-                && equals().and_then(|ids| ids.last()).is_some_and(|last| *last > record.id);
+            let last = || self.equals.last(equal_key(&Unit::single(Arc::clone(record)), key));
+            return self.thinned.contains(&key.0) && last().is_some_and(|last| last > record.id);
         };
         self.lost.holds(&name)
     }
 
     /// Forgets what ended before `floor`; what an open call belongs to stays for an hour longer.
-    pub(super) fn forget(&mut self, floor: Micros) {
-        self.forget_before(floor, true);
+    pub(super) fn forget(&mut self, floor: Micros, gone: &mut Gone) {
+        self.forget_before(floor, true, gone);
     }
 
     /// Forgets the older part, and of open calls all but that they are open, until half as many units are left. What
     /// is so dense that nothing of it has ended stays.
-    pub(super) fn shrink(&mut self, units_max: usize, limits: &Limits) {
+    pub(super) fn shrink(&mut self, units_max: usize, limits: &Limits, gone: &mut Gone) {
         let skipped = self.units.len().saturating_sub(units_max / 2);
         let timed = || self.units.keys().take_while(|key| key.0 != TIMELESS);
         let newest = self.units.range(..(TIMELESS, FIRST)).next_back().map(|(key, _)| key.0);
         let floor = timed().nth(skipped).map(|key| key.0).or(newest);
         if let (Some(floor), Some(newest)) = (floor, newest) {
-            self.forget_before(floor.min(newest.minus(HELD_MICROS_MIN)), false);
+            self.forget_before(floor.min(newest.minus(HELD_MICROS_MIN)), false, gone);
         }
         if self.units.len() > 2 * units_max {
-            self.thin(limits);
+            self.thin(limits, gone);
         }
     }
 
     /// Drops units that stand alone among too many: they need nobody, and their list of equals still numbers them.
-    fn thin(&mut self, limits: &Limits) {
+    fn thin(&mut self, limits: &Limits, gone: &mut Gone) {
         let alone: Vec<UnitKey> = self
             .units
             .range(..(TIMELESS, FIRST))
@@ -413,12 +406,12 @@ impl ToolState {
             // What stays is counted as before, so that it goes on to stand alone whatever comes.
             if moment.len() > limits.piece_units as usize {
                 self.thinned.extend(moment.first().map(|key| key.0));
-                self.drop_units(moment, TIMELESS);
+                self.drop_units(moment, TIMELESS, gone);
             }
         }
     }
 
-    fn forget_before(&mut self, floor: Micros, keeps_open: bool) {
+    fn forget_before(&mut self, floor: Micros, keeps_open: bool, gone: &mut Gone) {
         let floor = self.floor.map_or(floor, |known| known.max(floor));
         self.floor = Some(floor);
         self.lost.forget(floor.minus(Micros::HOUR));
@@ -426,114 +419,14 @@ impl ToolState {
         let timeless = self.units.range((TIMELESS, FIRST)..);
         // Those without a time are beyond every floor. Where they ended, what comes with their id is another call.
         let timeless = timeless.filter(|(_, entry)| !keeps_open || !is_awaited(&entry.unit));
-        let ended: Vec<UnitKey> = self
-            .ended(floor, keeps_open)
-            .into_iter()
-            .chain(timeless.map(|(key, _)| *key))
-            .collect();
-        self.drop_units(&ended, floor);
+        let timeless: Vec<UnitKey> = timeless.map(|(key, _)| *key).collect();
+        let mut ended = self.ended(floor, keeps_open);
+        ended.extend(timeless);
+        self.drop_units(&ended, floor, gone);
         // A list of equals stays while one of its units does: its number counts those before it.
         let units = &self.units;
-        let gone: Vec<(Micros, u64)> = self
-            .equals
-            .range(..(floor, 0))
-            .filter(|((at, _), ids)| !ids.iter().any(|id| units.contains_key(&(*at, *id))))
-            .map(|(equal, _)| *equal)
-            .collect();
-        for equal in gone {
-            self.equals.remove(&equal);
-        }
+        self.equals.forget(floor, self.oldest(), |key| units.contains_key(key));
         self.cuts.forget(self.oldest().map_or(floor, |oldest| oldest.min(floor)));
-    }
-
-    /// Takes units out that are forgotten, and notes those whose calls are still open.
-    fn drop_units(&mut self, keys: &[UnitKey], floor: Micros) {
-        let mut left: FxHashMap<GroupKey, ([Option<UnitKey>; 2], FxHashSet<RecordId>)> =
-            FxHashMap::default();
-        for key in keys {
-            let Some(entry) = self.units.remove(key) else { continue };
-            let is_lost = is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR);
-            let Some(name) = group_key(&entry.unit.base) else {
-                self.lost_proxied |= is_lost;
-                continue;
-            };
-            if is_lost {
-                self.lost.add(&name, entry.to);
-            }
-            // Mostly the id names no other call.
-            if self.groups.get(&name).is_some_and(|group| group.units.as_slice() == [*key]) {
-                self.groups.remove(&name);
-                continue;
-            }
-            let (last, records) = left.entry(name).or_default();
-            let last = &mut last[usize::from(key.0 == TIMELESS)];
-            *last = (*last).max(Some(*key));
-            records.extend(entry.unit.steps.iter().map(|step| step.record));
-        }
-        for (name, (last, records)) in left {
-            let Some(group) = self.groups.get_mut(&name) else { continue };
-            let units = &self.units;
-            group.units.retain(|unit| units.contains_key(unit));
-            group.records.retain(|record| !records.contains(&record.id));
-            for (known, last) in group.forgotten.iter_mut().zip(last) {
-                *known = (*known).max(last);
-            }
-            if group.units.is_empty() {
-                self.groups.remove(&name);
-            }
-        }
-    }
-
-    /// The units of pieces that nothing from `floor` on can join. Once an open call goes on it meets all that began
-    /// since it did, so that is held with it.
-    fn ended(&self, floor: Micros, keeps_open: bool) -> Vec<UnitKey> {
-        let mut ended = Vec::new();
-        let mut piece: Vec<UnitKey> = Vec::new();
-        let mut last: Option<&Entry> = None;
-        let units = self.units.range(..(TIMELESS, FIRST)).map(Some);
-        for next in units.chain([None]) {
-            let begins = last
-                .zip(next)
-                .is_none_or(|(last, (_, entry))| !self.is_joined || last.piece != entry.piece);
-            if begins {
-                let next = next.map(|(key, _)| *key);
-                if last.is_some_and(|last| self.has_ended(last, next, &piece, floor)) {
-                    ended.append(&mut piece);
-                }
-                piece.clear();
-            }
-            let Some((key, entry)) = next.filter(|(key, _)| !begins || key.0 < floor) else {
-                break;
-            };
-            if keeps_open && is_awaited(&entry.unit) && entry.to >= floor.minus(Micros::HOUR) {
-                break;
-            }
-            piece.push(*key);
-            last = Some(entry);
-        }
-        ended
-    }
-
-    /// `last` is the last unit of the piece, `next` the one that follows.
-    fn has_ended(
-        &self,
-        last: &Entry,
-        next: Option<UnitKey>,
-        piece: &[UnitKey],
-        floor: Micros,
-    ) -> bool {
-        let reach = if self.is_joined { last.reach } else { last.to };
-        // What comes may cut a piece in two that has ended, and each part is then joined by itself.
-        let ends = piece.first().zip(piece.last());
-        if ends.is_some_and(|(first, last)| Cuts::may_turn_between(first.0, last.0, floor)) {
-            return false;
-        }
-        let is_cut = next.is_some_and(|next| next.0.minus(MEETS_MICROS) <= reach);
-        if is_cut && self.is_joined {
-            let at = piece.last().map_or(reach, |key| key.0);
-            return reach < floor && self.cuts.is_cut_for_good(at, floor);
-        }
-        reach.plus(MEETS_MICROS) < floor
     }
 
     /// From where to where units have to be known, so that those between the two times are joined as they should be.
@@ -587,7 +480,7 @@ fn common_time(at: Option<Micros>, stream: &str, clocks: &Clocks) -> Micros {
     at.map_or(TIMELESS, |at| at.plus(clocks.offset(stream)))
 }
 
-fn equal_key(unit: &Unit, key: UnitKey) -> (Micros, u64) {
+fn equal_key(unit: &Unit, key: UnitKey) -> Equal {
     (key.0, unit.equal_key())
 }
 

@@ -1,6 +1,7 @@
 //! Rule files that change while the daemon runs: checked and taken over between two batches, or refused with those read
 //! before kept in force.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,9 +11,11 @@ use tokio::sync::watch;
 use super::clock::now;
 use super::drive::Driver;
 use super::pipeline::Pipeline;
-use super::rulebook::{Fingerprint, Origin, RuleEntry, RuleSource, Rulebook, RulesError, marked};
+use super::rule_folder::{Fingerprint, marked};
+use super::rulebook::{Origin, RuleEntry, RuleSource, Rulebook, RulesError};
 use crate::detect::{Rule, RuleCost};
 use crate::store::StoreError;
+use crate::untrusted::display_untrusted;
 use crate::web::{RuleLoad, RuleShown, RulesShown};
 
 /// How often the folder is looked at. A change is taken up when two looks in a row have seen the same, so that files
@@ -20,6 +23,10 @@ use crate::web::{RuleLoad, RuleShown, RulesShown};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Problems that a banner names; `rules check` tells them all.
 const PROBLEMS_TOLD_MAX: usize = 3;
+/// Rules that the log names of each kind of change.
+const NAMES_TOLD_MAX: usize = 20;
+/// What a file looks like of which it is not known what it held when it was read.
+const UNKNOWN: [i64; 6] = [-1; 6];
 
 /// Keeps an eye on the files that the rules come from.
 pub(crate) struct Keeper {
@@ -29,7 +36,7 @@ pub(crate) struct Keeper {
     read: Fingerprint,
     seen: Fingerprint,
     looked_at: Instant,
-    /// The folder could not be read, which may pass without a change.
+    /// Something could not be read, which may pass without a change.
     is_unreadable: bool,
     shown: watch::Sender<RulesShown>,
     settings: Option<Settings>,
@@ -48,7 +55,8 @@ pub(crate) type Reread = Box<dyn Fn() -> Result<RuleSource, String> + Send>;
 enum Change {
     /// Nothing that matters.
     None,
-    Taken,
+    /// The files are good. The text says what is different, if anything is.
+    Taken(Option<String>),
     Refused(String),
 }
 
@@ -66,10 +74,13 @@ impl Keeper {
 
     /// Keeps an eye on the configuration file as well: it may name another folder, or other rules that
     /// are switched off.
+    ///
+    /// What the file looked like when it was read is not known here: it is read again with the first look, so that a
+    /// change that was made while the daemon started is not missed.
     pub(crate) fn follow(&mut self, file: PathBuf, reread: Reread) {
-        self.settings = Some(Settings { file, reread });
-        self.read = self.fingerprint();
+        self.read.push((file.clone(), UNKNOWN));
         self.seen = self.read.clone();
+        self.settings = Some(Settings { file, reread });
     }
 
     fn fingerprint(&self) -> Fingerprint {
@@ -87,12 +98,17 @@ impl Keeper {
         self.shown.subscribe()
     }
 
+    /// Looks, if it is time to.
     fn look(&mut self) -> Change {
         let is_fixed = self.source.folder.is_none() && self.settings.is_none();
         if is_fixed || self.looked_at.elapsed() < LOOK_EVERY {
             return Change::None;
         }
         self.looked_at = Instant::now();
+        self.look_now()
+    }
+
+    fn look_now(&mut self) -> Change {
         let now = self.fingerprint();
         let is_quiet = now == self.seen;
         self.seen.clone_from(&now);
@@ -101,23 +117,31 @@ impl Keeper {
         }
         self.read = now;
         let loaded = self.reload();
-        self.is_unreadable = matches!(loaded, Err(RulesError::Folder { .. }));
+        self.is_unreadable = loaded.as_ref().is_err_and(RulesError::may_pass);
         match loaded {
-            Ok(book) => {
-                let is_same = book.entries == self.book.entries;
-                self.shown.send_if_modified(|shown| shown.refused.take().is_some());
-                if is_same {
-                    return Change::Taken;
-                }
-                self.shown.send_replace(shown(&book));
-                self.book = book;
-                Change::Taken
-            }
+            Ok(book) => Change::Taken(self.take(book)),
             Err(error) => {
                 self.shown.send_modify(|shown| shown.refused = Some(error.to_string()));
                 Change::Refused(self.refused(&error))
             }
         }
+    }
+
+    /// Takes over what was read, and says what is different, if anything is.
+    fn take(&mut self, book: Rulebook) -> Option<String> {
+        let was_refused = self.shown.send_if_modified(|shown| shown.refused.take().is_some());
+        if book.entries == self.book.entries {
+            let number = book.rules.rules().len();
+            return was_refused.then(|| {
+                format!(
+                    "The rule files are in order again, and the {number} rules in force are theirs."
+                )
+            });
+        }
+        let told = difference(&self.book, &book);
+        self.shown.send_replace(shown(&book));
+        self.book = book;
+        Some(told)
     }
 
     /// Reads the rules again, from where the configuration now says that they are.
@@ -134,28 +158,34 @@ impl Keeper {
         self.source.load()
     }
 
-    /// One paragraph for a banner and the log.
+    /// For a banner and the log: a sentence, and a line for each of the first problems.
     fn refused(&self, error: &RulesError) -> String {
-        let folder = self.source.folder.as_deref().unwrap_or_else(|| std::path::Path::new(""));
-        let told = match error {
-            RulesError::Problems(problems) => {
-                let first: Vec<String> =
-                    problems.iter().take(PROBLEMS_TOLD_MAX).map(ToString::to_string).collect();
-                let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
-                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-                format!("{}{more}", first.join("; "))
+        let (problems, told) = match error {
+            RulesError::Configuration(_) => {
+                return format!(
+                    "The configuration was changed and cannot be used, so the rules read before stay in force:\n{error}"
+                );
             }
-            error => error.to_string(),
+            RulesError::Folder { .. } => (&[][..], error.to_string()),
+            RulesError::Unknown { names, problems } => (
+                &**problems,
+                format!("rules.disabled names {}, and there is no such rule", names.join(", ")),
+            ),
+            RulesError::Problems { problems, .. } => (&**problems, String::new()),
         };
-        if matches!(error, RulesError::Configuration(_)) {
-            return format!(
-                "The configuration was changed and cannot be used, so the rules read before stay in force: {told}"
-            );
+        let own = std::iter::once(told).filter(|told| !told.is_empty());
+        let first = problems.iter().take(PROBLEMS_TOLD_MAX).map(ToString::to_string);
+        let mut lines: Vec<String> = own.chain(first).collect();
+        let more = problems.len().saturating_sub(PROBLEMS_TOLD_MAX);
+        if more > 0 {
+            lines.push(format!("and {more} more"));
         }
+        let folder = self.source.folder.as_deref().unwrap_or_else(|| std::path::Path::new(""));
         format!(
-            "The changed rules in {} are refused, and those read before stay in force: {told} \
-             (`calltrail rules check` tells everything that is wrong).",
-            folder.display()
+            "The changed rules in {} are refused, and those read before stay in force \
+             (`calltrail rules check` tells everything that is wrong):\n{}",
+            display_untrusted(&folder.to_string_lossy()),
+            lines.join("\n")
         )
     }
 
@@ -178,33 +208,80 @@ impl Keeper {
 impl Driver {
     /// Takes changed rules over, or says why not. To be asked between two batches.
     pub(super) fn heed_rules(&mut self, pipeline: &mut Pipeline) -> Result<(), StoreError> {
-        let refused = match self.rules.look() {
+        let (refused, taken) = match self.rules.look() {
             Change::None => return Ok(()),
-            Change::Refused(told) => Some(told),
-            Change::Taken => None,
+            Change::Refused(told) => (Some(told), None),
+            Change::Taken(told) => (None, told),
         };
         self.health.send_if_modified(|health| {
             let is_new = health.rules_refused != refused;
             if let Some(told) = refused.as_ref().filter(|_| is_new) {
-                tracing::error!("{told}");
+                // A line each, as on the pages: a log has no other line breaks.
+                for line in told.lines() {
+                    tracing::error!("{}", display_untrusted(line));
+                }
             }
             health.rules_refused = refused;
             is_new
         });
+        if let Some(told) = taken {
+            tracing::warn!("{told}");
+        }
         let rules = &self.rules.book().rules;
         if Arc::ptr_eq(rules, &self.setup.rules) {
             return Ok(());
         }
         // First, so that a database that fails meanwhile is opened again with them.
         self.setup.rules = Arc::clone(rules);
-        pipeline.take_rules(&self.setup.rules, now())?;
-        tracing::warn!(rules = self.setup.rules.rules().len(), "changed rules were taken over");
-        Ok(())
+        pipeline.take_rules(&self.setup.rules, now())
     }
 
     pub(super) fn tell_rule_costs(&self, pipeline: &Pipeline) {
         self.rules.tell_costs(pipeline.rule_costs());
     }
+}
+
+/// What is different of the rules in force, in a sentence for the log.
+fn difference(before: &Rulebook, after: &Rulebook) -> String {
+    let of = |book: &Rulebook| -> BTreeMap<String, RuleEntry> {
+        book.entries.iter().map(|entry| (entry.name.clone(), entry.clone())).collect()
+    };
+    let (before, now) = (of(before), of(after));
+    let mut kinds: [(&str, Vec<&str>); 5] =
+        ["added", "removed", "changed", "switched off", "switched on"]
+            .map(|kind| (kind, Vec::new()));
+    let mut tell = |kind: &str, name| {
+        if let Some((_, names)) = kinds.iter_mut().find(|(known, _)| *known == kind) {
+            names.push(name);
+        }
+    };
+    for (name, entry) in &now {
+        match before.get(name) {
+            None => tell("added", &**name),
+            Some(old) if old.is_disabled != entry.is_disabled => {
+                tell(if entry.is_disabled { "switched off" } else { "switched on" }, name);
+            }
+            Some(old) if old != entry => tell("changed", name),
+            Some(_) => {}
+        }
+    }
+    before.keys().filter(|name| !now.contains_key(*name)).for_each(|name| tell("removed", name));
+    let told = kinds.iter().filter(|(_, names)| !names.is_empty());
+    let told: Vec<String> =
+        told.map(|(kind, names)| format!("{kind}: {}", listed(names))).collect();
+    format!(
+        "Changed rules were taken over, and {} are in force from the next batch on ({}).",
+        after.rules.rules().len(),
+        told.join("; ")
+    )
+}
+
+fn listed(names: &[&str]) -> String {
+    let first = names.iter().take(NAMES_TOLD_MAX).map(|name| display_untrusted(name));
+    let first: Vec<String> = first.collect();
+    let more = names.len().saturating_sub(NAMES_TOLD_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("{}{more}", first.join(", "))
 }
 
 fn shown(book: &Rulebook) -> RulesShown {
@@ -257,5 +334,137 @@ impl Keeper {
             shown: watch::Sender::new(RulesShown::default()),
             settings: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    const RULE: &str =
+        "title: Mine\nlogsource: {product: mcp}\ndetection:\n  s: {ran: no}\n  condition: s\n";
+
+    fn source(folder: &Path) -> RuleSource {
+        RuleSource { folder: Some(folder.to_path_buf()), disabled: Vec::new() }
+    }
+
+    /// Two looks: a change is taken up when both have seen the same.
+    fn looked(keeper: &mut Keeper) -> Change {
+        assert!(matches!(keeper.look_now(), Change::None));
+        keeper.look_now()
+    }
+
+    fn taken(keeper: &mut Keeper) -> String {
+        match looked(keeper) {
+            Change::Taken(told) => told.unwrap_or_default(),
+            Change::Refused(told) => panic!("refused: {told}"),
+            Change::None => panic!("nothing was seen to change"),
+        }
+    }
+
+    fn refused(keeper: &mut Keeper) -> String {
+        match looked(keeper) {
+            Change::Refused(told) => told,
+            Change::Taken(_) | Change::None => panic!("nothing was refused"),
+        }
+    }
+
+    #[test]
+    fn changes_that_are_made_while_the_daemon_starts_are_taken_up() {
+        let home = tempfile::tempdir().unwrap();
+        let (rules, others) = (home.path().join("rules"), home.path().join("others"));
+        fs::create_dir(&rules).unwrap();
+        fs::create_dir(&others).unwrap();
+        let config = home.path().join("config.toml");
+        fs::write(&config, "").unwrap();
+        let mut keeper = Keeper::start(source(&rules)).unwrap();
+        // A rule that comes between the reading and the first look, and another folder that is named then.
+        fs::write(rules.join("mine.yml"), RULE).unwrap();
+        fs::write(others.join("other.yml"), RULE).unwrap();
+        let named = Arc::new(Mutex::new(rules));
+        let says = Arc::clone(&named);
+        keeper.follow(config.clone(), Box::new(move || Ok(source(&says.lock().unwrap()))));
+        assert!(taken(&mut keeper).contains("(added: mine)"));
+        assert!(matches!(keeper.look_now(), Change::None));
+
+        let mut keeper = Keeper::start(source(&named.lock().unwrap())).unwrap();
+        *named.lock().unwrap() = others;
+        let says = Arc::clone(&named);
+        keeper.follow(config, Box::new(move || Ok(source(&says.lock().unwrap()))));
+        assert!(taken(&mut keeper).contains("(added: other; removed: mine)"));
+        assert!(matches!(keeper.look_now(), Change::None));
+    }
+
+    #[test]
+    fn what_is_taken_over_is_told_by_name() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        fs::write(file("a.yml"), RULE).unwrap();
+        let mut keeper = Keeper::start(source(home.path())).unwrap();
+        fs::write(file("a.yml"), RULE.replace("ran: no", "ran: yes")).unwrap();
+        fs::write(file("b.yml"), RULE).unwrap();
+        fs::write(file("overrides.toml"), "[call-burst]\ndisabled = true\n").unwrap();
+        assert_eq!(
+            taken(&mut keeper),
+            "Changed rules were taken over, and 19 are in force from the next batch on (added: b; changed: a; \
+             switched off: call-burst)."
+        );
+        fs::remove_file(file("overrides.toml")).unwrap();
+        fs::remove_file(file("a.yml")).unwrap();
+        let told = taken(&mut keeper);
+        assert!(
+            told.contains("19 are in force")
+                && told.ends_with("(removed: a; switched on: call-burst)."),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn files_that_are_repaired_are_told_though_the_rules_are_the_same() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("a.yml");
+        fs::write(&file, RULE).unwrap();
+        let mut keeper = Keeper::start(source(home.path())).unwrap();
+        fs::write(&file, "title: [\n").unwrap();
+        let told = refused(&mut keeper);
+        let mut lines = told.lines();
+        assert!(lines.next().is_some_and(|line| line.contains("are refused")), "{told}");
+        assert!(lines.next().is_some_and(|line| line.starts_with("a.yml:")), "{told}");
+        assert!(keeper.shown().borrow().refused.is_some());
+        fs::write(&file, RULE).unwrap();
+        assert!(
+            taken(&mut keeper).starts_with("The rule files are in order again, and the 19 rules")
+        );
+        assert!(keeper.shown().borrow().refused.is_none());
+    }
+
+    #[test]
+    fn one_broken_file_hides_nothing_that_is_wrong_with_the_others() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        fs::write(file("broken.yml"), "title: [\n").unwrap();
+        fs::write(file("latin.yml"), b"title: \xe9\n").unwrap();
+        fs::write(file("wrong.yml"), RULE.replace("ran", "rann")).unwrap();
+        let overrides =
+            "[broken]\ncount = 1\n[latin]\n[call-brust]\n[call-burst]\ncuont = 2\nlevel = \n";
+        fs::write(file("overrides.toml"), overrides).unwrap();
+        let wanted = RuleSource { disabled: vec!["no-such".to_owned()], ..source(home.path()) };
+        let told = wanted.load().unwrap_err().to_string();
+        let starts: Vec<&str> =
+            told.lines().skip(1).filter_map(|line| line.split(": ").next()).collect();
+        assert!(told.contains("no-such"), "{told}");
+        let expected = [
+            "broken.yml:1:8",
+            "latin.yml:1:8",
+            "overrides.toml:4:2",
+            "overrides.toml:6:1",
+            "overrides.toml:7:9",
+            "wrong.yml:4:7",
+        ];
+        assert_eq!(starts, expected, "{told}");
     }
 }

@@ -1,5 +1,7 @@
 //! Comparisons with numbers: of fields, counts and shares.
 
+use std::fmt;
+
 use super::field::did_you_mean;
 use super::yaml::{Entry, Mark};
 
@@ -43,6 +45,17 @@ const WORDS: [(&str, Compare); 6] = [
     ("gte", Compare::GreaterOrEqual),
 ];
 
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (compare, value)) in self.all.iter().enumerate() {
+            let word =
+                WORDS.iter().find(|(_, known)| known == compare).map_or("", |(word, _)| word);
+            write!(f, "{}{word} {value}", if number == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
 impl Bounds {
     /// Reads the entries of a `condition:`, but for those with another meaning; the error is the
     /// place and the reason to refuse it.
@@ -60,6 +73,11 @@ impl Bounds {
             let number = found.node.number().ok_or_else(|| {
                 (found.mark, format!("`{}` takes a number, not {}", found.key, found.node.kind()))
             })?;
+            if number < 0.0 {
+                let message =
+                    format!("`{}: {number}` is below 0, and no count or share is", found.key);
+                return Err((found.mark, message));
+            }
             all.push((*compare, number));
         }
         Ok(Self { all })

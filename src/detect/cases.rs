@@ -8,6 +8,7 @@ use crate::model::{
     Witness,
 };
 
+use super::allowance::Allowance;
 use super::field::did_you_mean;
 use super::problem::Problems;
 use super::yaml::{Entry, Node, Value, entry};
@@ -35,6 +36,9 @@ const START: Micros = Micros(1_767_225_600_000_000);
 
 /// The most events of a case, repeats included.
 const EVENTS_MAX: u64 = 10_000;
+
+/// What an event takes in memory, in bytes, about.
+const EVENT_BYTES: usize = 1 << 10;
 
 const CASE_KEYS: [&str; 3] = ["name", "events", "fires"];
 
@@ -71,15 +75,30 @@ const EVENT_KEYS: [&str; 29] = [
 ];
 
 /// Reads the cases of a rule; everything wrong goes to `problems`.
-pub(super) fn read(tests: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Vec<Case> {
+pub(super) fn read(
+    tests: &Node,
+    group_by: &[Text],
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) -> Vec<Case> {
     let Some(nodes) = tests.list() else {
         problems.push(tests.mark, "`tests` is a list of cases");
         return Vec::new();
     };
-    nodes.iter().filter_map(|node| case(node, group_by, problems)).collect()
+    let read = |node| case(node, group_by, allowance, problems);
+    nodes.iter().filter_map(read).collect()
 }
 
-fn case(node: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Option<Case> {
+fn case(
+    node: &Node,
+    group_by: &[Text],
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) -> Option<Case> {
+    // That too much is made of the file was told.
+    if allowance.is_spent() {
+        return None;
+    }
     let Some(entries) = node.map() else {
         problems.push(node.mark, "a case is a map with `name`, `events` and `fires`");
         return None;
@@ -92,7 +111,7 @@ fn case(node: &Node, group_by: &[Text], problems: &mut Problems<'_>) -> Option<C
     let mut events = Vec::new();
     let described = entry(entries, "events").and_then(|found| found.node.list());
     for described in described.unwrap_or_default() {
-        add_events(described, &mut events, problems);
+        add_events(described, &mut events, allowance, problems);
     }
     if events.is_empty() {
         problems.push(node.mark, "a case has a list of `events`");
@@ -135,7 +154,11 @@ fn firing(
     let nodes = entry(entries, "calls").and_then(|found| found.node.list()).unwrap_or_default();
     let mut calls = Vec::new();
     for node in nodes {
-        if let Some(range) = range(node).filter(|range| range.end <= events) {
+        // Each is evidence once at most, and so there are never more than events.
+        let fits = |range: &std::ops::Range<usize>| {
+            range.end <= events && range.len() <= events.saturating_sub(calls.len())
+        };
+        if let Some(range) = range(node).filter(fits) {
             calls.extend(range);
         } else {
             let message = "`calls` holds indices of events from 0, or ranges such as 0-19";
@@ -166,7 +189,15 @@ fn check_keys(entries: &[Entry], known: &[&str], problems: &mut Problems<'_>) {
     }
 }
 
-fn add_events(node: &Node, out: &mut Vec<(Arc<Call>, Labels)>, problems: &mut Problems<'_>) {
+fn add_events(
+    node: &Node,
+    out: &mut Vec<(Arc<Call>, Labels)>,
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) {
+    if allowance.is_spent() {
+        return;
+    }
     let Some(entries) = node.map() else {
         problems.push(node.mark, "an event is a map, such as {at: 1.5, tool: get_ticket}");
         return;
@@ -175,11 +206,18 @@ fn add_events(node: &Node, out: &mut Vec<(Arc<Call>, Labels)>, problems: &mut Pr
     let reader = Reader { entries };
     let times = entry(entries, "repeat").map_or(Some(1), |found| found.node.count());
     let every = entry(entries, "every").map_or(Some(1.0), |found| found.node.number());
-    let Some((times, every)) = times.filter(|times| (1..=EVENTS_MAX).contains(times)).zip(every)
-    else {
+    let Some((times, every)) = times.filter(|times| *times > 0).zip(every) else {
         problems.push(node.mark, "`repeat` is a whole number and `every` a number of seconds");
         return;
     };
+    if times > EVENTS_MAX.saturating_sub(out.len() as u64) {
+        problems.push(node.mark, format!("a case has {EVENTS_MAX} events at most, with `repeat`"));
+        return;
+    }
+    let bytes = usize::try_from(times).unwrap_or(usize::MAX).saturating_mul(EVENT_BYTES);
+    if problems.take(node.mark, allowance.spend(bytes)).is_none() {
+        return;
+    }
     for time in 0..times {
         let event = reader.call(out.len(), every * time as f64);
         if let Some(event) = problems.take(node.mark, event) {

@@ -1,11 +1,12 @@
 //! Rule files to a rule set: every reference resolved, every problem reported.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Micros, Text};
 
+use super::allowance::Allowance;
 use super::cases;
-use super::correlation::{Correlates, Correlation, Counts, GroupBy};
+use super::correlation::{Correlates, Correlation, Counts, GroupBy, STAGES_MAX};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
 use super::limits::STATE_SATURATED;
@@ -16,9 +17,6 @@ use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
 use super::tally::{Count, Counted};
 use super::yaml::{self, Mark};
 
-/// The most stages of a sequence.
-const STAGES_MAX: usize = 16;
-
 /// A session is a run of calls with no longer gap between neighbours.
 const SESSION_GAP_MICROS: i64 = 30 * Micros::MINUTE;
 
@@ -28,25 +26,39 @@ const TAINT_MICROS: i64 = 24 * Micros::HOUR;
 /// Single events at most this far apart are one episode.
 const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
 
-/// Compiles files given as (name, text), in the order of their names.
-pub(super) fn rule_set(files: &[(&str, &str)]) -> Result<RuleSet, Vec<RuleProblem>> {
+/// What files of rules come to.
+pub(super) struct Compiled<'f> {
+    /// The rules of the files that can be read.
+    pub(super) set: RuleSet,
+    /// Everything that is wrong with the others, in the order of the files' names.
+    pub(super) problems: Vec<RuleProblem>,
+    /// Their names.
+    pub(super) unreadable: Vec<&'f str>,
+}
+
+/// Compiles files given as (name, text), in the order of their names. Of two files with one rule the first is good.
+pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     let mut files = files.to_vec();
     files.sort_unstable_by_key(|(name, _)| *name);
-    let mut found = Vec::new();
-    let mut rules = Vec::new();
     let mut detections = Detections::default();
+    let mut allowance = Allowance::default();
+    let mut known = BTreeSet::new();
+    let (mut rules, mut problems, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
-        let mut problems = Problems::new(name);
-        let rule = file(name, text, &mut detections, &mut problems);
-        if let Some(rule) = &rule
-            && rules.iter().any(|other: &Rule| other.name == rule.name)
-        {
-            problems.push(Mark::START, format!("there is another rule `{}`", rule.name));
+        let mut of_file = Problems::new(name);
+        allowance.next_file();
+        let rule = file(name, text, &mut detections, &mut allowance, &mut of_file);
+        if rule.is_some() && !known.insert(stem(name)) {
+            of_file.push(Mark::START, format!("there is another rule `{}`", stem(name)));
         }
-        rules.extend(rule);
-        found.extend(problems.into_found());
+        let found = of_file.into_found();
+        match rule {
+            Some(rule) if found.is_empty() => rules.push(rule),
+            _ => unreadable.push(name),
+        }
+        problems.extend(found);
     }
-    if found.is_empty() { Ok(RuleSet { rules, detections: detections.exprs }) } else { Err(found) }
+    Compiled { set: RuleSet { rules, detections: detections.exprs }, problems, unreadable }
 }
 
 /// Equal detections are one, so that rules which ask the same thing ask it once.
@@ -78,6 +90,7 @@ fn file(
     file: &str,
     text: &str,
     detections: &mut Detections,
+    allowance: &mut Allowance,
     problems: &mut Problems<'_>,
 ) -> Option<Rule> {
     let nodes = match yaml::documents(text) {
@@ -88,7 +101,7 @@ fn file(
         }
     };
     let read: Vec<Option<Document>> =
-        nodes.iter().map(|node| Document::read(node, problems)).collect();
+        nodes.iter().map(|node| Document::read(node, allowance, problems)).collect();
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
     let main = main_document(&documents, problems)?;
     if stem(file) == STATE_SATURATED {
@@ -114,18 +127,19 @@ fn file(
         mark: main.mark,
         group_by: names(main),
         type_word: type_word(main),
+        stage_names: stage_names(main),
         groupings,
         kind,
         cases: Vec::new(),
     };
     if let Some(tests) = &main.tests {
-        rule.cases = cases::read(tests, &rule.group_by, problems);
+        rule.cases = cases::read(tests, &rule.group_by, allowance, problems);
     }
     Some(rule)
 }
 
 /// A file's name without folders and without `.yml` or `.yaml`: the name of its rule.
-pub(super) fn stem(file: &str) -> &str {
+pub fn stem(file: &str) -> &str {
     let base = file.rsplit_once(['/', '\\']).map_or(file, |(_, base)| base);
     base.strip_suffix(".yml").or_else(|| base.strip_suffix(".yaml")).unwrap_or(base)
 }
@@ -189,6 +203,21 @@ fn type_word(main: &Document) -> &'static str {
         Correlates::Taint => "taint",
         Correlates::FirstSeen { .. } => "first_seen",
         Correlates::Absence => "absence",
+    }
+}
+
+/// The names of the rules that are stages, where there are several.
+fn stage_names(main: &Document) -> Vec<Text> {
+    match &main.body {
+        Body::Correlation(correlation)
+            if matches!(
+                correlation.what,
+                Correlates::Temporal { .. } | Correlates::TemporalOrdered { .. }
+            ) =>
+        {
+            correlation.rules.iter().map(|(_, name)| Text::from(name.as_str())).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

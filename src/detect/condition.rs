@@ -1,7 +1,8 @@
 //! The grammar of `condition:`: and, or, not, parentheses, `1 of x*`, `all of them`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::allowance::Allowance;
 use super::field::did_you_mean;
 use super::matcher::Expr;
 
@@ -10,14 +11,20 @@ use super::matcher::Expr;
 const DEPTH_MAX: usize = 64;
 
 /// Compiles a condition over named selections; the error is the reason to refuse it.
-pub(super) fn compile(text: &str, selections: &[(String, Expr)]) -> Result<Expr, String> {
+pub(super) fn compile(
+    text: &str,
+    selections: &[(String, Expr)],
+    allowance: &mut Allowance,
+) -> Result<Expr, String> {
     if text.contains('|') {
         return Err(
             "aggregations in a condition (`|`) are not supported; write a correlation".into()
         );
     }
     let tokens = tokens(text);
-    let mut parser = Parser { tokens: &tokens, selections, used: BTreeSet::new(), depth: 0 };
+    let by_name = selections.iter().map(|(name, expr)| (name.as_str(), expr)).collect();
+    let used = BTreeSet::new();
+    let mut parser = Parser { tokens: &tokens, selections, by_name, used, depth: 0, allowance };
     let expr = parser.or()?;
     if let Some(rest) = parser.peek() {
         return Err(format!("the condition does not end where `{rest}` stands"));
@@ -36,8 +43,10 @@ fn tokens(text: &str) -> Vec<String> {
 struct Parser<'a> {
     tokens: &'a [String],
     selections: &'a [(String, Expr)],
+    by_name: BTreeMap<&'a str, &'a Expr>,
     used: BTreeSet<&'a str>,
     depth: usize,
+    allowance: &'a mut Allowance,
 }
 
 impl<'a> Parser<'a> {
@@ -101,8 +110,7 @@ impl<'a> Parser<'a> {
         if self.peek().is_some_and(|next| next.eq_ignore_ascii_case("of")) {
             return self.quantified(word);
         }
-        let found = self.selections.iter().find(|(name, _)| name == word);
-        let Some((name, expr)) = found else {
+        let Some((name, expr)) = self.by_name.get_key_value(word) else {
             let names = self.selections.iter().map(|(name, _)| name.as_str());
             return Err(format!(
                 "the condition names `{word}`, and there is no such selection{}",
@@ -110,7 +118,8 @@ impl<'a> Parser<'a> {
             ));
         };
         self.used.insert(name);
-        Ok(expr.clone())
+        self.allowance.spend(expr.bytes())?;
+        Ok(Expr::clone(expr))
     }
 
     fn quantified(&mut self, how_many: &str) -> Result<Expr, String> {
@@ -137,6 +146,9 @@ impl<'a> Parser<'a> {
             return Err(format!("no selection fits `{pattern}`"));
         }
         self.used.extend(picked.iter().map(|(name, _)| name.as_str()));
+        for (_, expr) in &picked {
+            self.allowance.spend(expr.bytes())?;
+        }
         Ok(single(picked.into_iter().map(|(_, expr)| expr.clone()).collect(), join))
     }
 }
@@ -156,10 +168,14 @@ fn fits(pattern: &str, name: &str) -> bool {
     let Some((head, tail)) = pattern.split_once('*') else {
         return pattern == name;
     };
-    let Some(rest) = name.strip_prefix(head) else {
-        return false;
-    };
-    (0..=rest.len()).filter_map(|start| rest.get(start..)).any(|rest| fits(tail, rest))
+    let (middle, last) = tail.rsplit_once('*').unwrap_or(("", tail));
+    let rest = name.strip_prefix(head).and_then(|rest| rest.strip_suffix(last));
+    // Each part as early as it can be leaves the most for those behind it.
+    let mut parts = middle.split('*');
+    let left = rest.and_then(|rest| {
+        parts.try_fold(rest, |rest, part| rest.split_once(part).map(|(_, behind)| behind))
+    });
+    left.is_some()
 }
 
 #[cfg(test)]
@@ -182,16 +198,22 @@ mod tests {
             ("a | count() > 5", "aggregations"),
             ("a", "does not use the selection `b`"),
         ] {
-            let error = compile(condition, &named(&["a", "b"])).unwrap_err();
+            let error =
+                compile(condition, &named(&["a", "b"]), &mut Allowance::default()).unwrap_err();
             assert!(error.contains(reason), "{condition}: {error}");
         }
         let deep = format!("{}a", "not ".repeat(100));
-        assert!(compile(&deep, &named(&["a"])).unwrap_err().contains("nested"));
+        let error = compile(&deep, &named(&["a"]), &mut Allowance::default()).unwrap_err();
+        assert!(error.contains("nested"), "{error}");
     }
 
     #[test]
     fn names_fit_patterns() {
         assert!(fits("sel*", "selection_1") && fits("*_1", "selection_1"));
         assert!(fits("s*n*1", "selection_1") && !fits("s*2", "selection_1"));
+        assert!(fits("a*a", "aa") && !fits("a*a", "a") && fits("**", "") && fits("a**b", "ab"));
+        assert!(fits("*b*a*", "abba") && !fits("*b*b*b*", "abba"));
+        // Trying all places of each part would not end.
+        assert!(!fits(&("a*".repeat(40) + "b"), &"a".repeat(200)));
     }
 }

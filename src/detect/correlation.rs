@@ -77,6 +77,12 @@ pub(super) enum Counts {
 /// The longest timespan: state and history reads are bounded by it.
 const TIMESPAN_MAX_SECONDS: u64 = 7 * 24 * 3600;
 
+/// The most stages of a sequence.
+pub(super) const STAGES_MAX: usize = 16;
+
+/// The most aliases of a correlation: there are no more fields to group by.
+const ALIASES_MAX: usize = 8;
+
 /// The most calls a rule can count, and the most first values that can be home.
 pub(super) const COUNT_MAX: u64 = 100_000;
 
@@ -211,6 +217,10 @@ fn read_aliases(
     problems: &mut Problems<'_>,
 ) -> Vec<GroupBy> {
     let mut aliases = Vec::new();
+    if found.node.map().is_some_and(|names| names.len() > ALIASES_MAX) {
+        problems.push(found.mark, format!("more than {ALIASES_MAX} aliases"));
+        return aliases;
+    }
     for alias in found.node.map().unwrap_or_default() {
         let name = &alias.key;
         if !grouped_by.contains(&name.as_str()) {
@@ -272,6 +282,11 @@ fn references(
         problems.push(mark, "`rules` is a list of the names of rules in this file");
         return None;
     }
+    if nodes.len() > STAGES_MAX {
+        problems
+            .push(mark, format!("`rules` names {} rules; {STAGES_MAX} are the most", nodes.len()));
+        return None;
+    }
     nodes
         .iter()
         .map(|node| {
@@ -300,6 +315,11 @@ pub(super) fn span_micros(text: &str) -> Option<i64> {
     span_up_to(text, TIMESPAN_MAX_SECONDS)
 }
 
+/// The microseconds of a time that a first-seen rule learns.
+pub(super) fn learning_micros(text: &str) -> Option<i64> {
+    span_up_to(text, LEARNING_MAX_SECONDS)
+}
+
 fn span_up_to(text: &str, seconds_max: u64) -> Option<i64> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let seconds_each: u64 = match unit {
@@ -326,7 +346,12 @@ fn counts(
         problems.push(mark, "`condition` is missing, such as `condition: {gte: 20}`");
         return None;
     };
-    let parts = found.node.map().unwrap_or_default();
+    let Some(parts) = found.node.map() else {
+        let kind = found.node.kind();
+        problems
+            .push(found.mark, format!("`condition` is a map such as `{{gte: 20}}`, not {kind}"));
+        return None;
+    };
     let other_keys: &[&str] = if word == "value_count" { &["field"] } else { &[] };
     let bounds = match Bounds::read(parts, other_keys) {
         Ok(bounds) => bounds,
@@ -336,9 +361,7 @@ fn counts(
         }
     };
     if word == "ratio" {
-        if bounds.first().is_none_or(|share| !(0.0..=1.0).contains(&share)) {
-            problems.push(found.mark, "`condition` compares a share, such as `{gte: 0.5}`");
-        }
+        share(found.mark, &bounds, problems);
         let minimum = entry(entries, "minimum").and_then(|found| found.node.count());
         let minimum = minimum.filter(|minimum| (1..=COUNT_MAX).contains(minimum));
         if minimum.is_none() {
@@ -360,9 +383,21 @@ fn counts(
     Some(Counts::Values { field, bounds, min })
 }
 
+/// True if a share can be compared with it.
+pub(super) fn share(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>) -> bool {
+    let is_share = bounds.first().is_some_and(|share| (0.0..=1.0).contains(&share));
+    if !is_share {
+        problems.push(
+            mark,
+            "`condition` compares a share from 0 to 1, such as 0.5 for half of the calls",
+        );
+    }
+    is_share
+}
+
 /// The least count that fits. A count at a call is one or more: that nothing or little happened is
 /// seen at no call.
-fn smallest(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
+pub(super) fn smallest(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>) -> Option<u64> {
     if !bounds.has_floor() {
         let message = "`condition` needs a lower bound (`gte`, `gt` or `eq`): that no more happened is \
                        seen at no call";
@@ -389,7 +424,7 @@ fn baseline(entries: &[Entry], problems: &mut Problems<'_>) -> usize {
 
 fn learning(entries: &[Entry], problems: &mut Problems<'_>) -> Option<i64> {
     let found = entry(entries, "learning")?;
-    let micros = found.node.text().and_then(|text| span_up_to(text, LEARNING_MAX_SECONDS));
+    let micros = found.node.text().and_then(learning_micros);
     if micros.is_none() {
         let message =
             "`learning` is a whole number with s, m, h or d, such as 7d, and 366d at most";

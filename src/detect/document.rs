@@ -2,6 +2,7 @@
 
 use crate::model::{Level, Text};
 
+use super::allowance::Allowance;
 use super::condition;
 use super::correlation::{Correlation, GroupBy};
 use super::field::{GroupField, did_you_mean};
@@ -52,11 +53,22 @@ const KEYS: [&str; 18] = [
     "tests",
 ];
 
+/// The most characters of a title, a name or an id: alerts and mails show them.
+const WORD_CHARS_MAX: usize = 256;
+/// The most characters of other texts for people.
+const TEXT_CHARS_MAX: usize = 10_000;
+/// The most tags, references and the like.
+const TEXTS_MAX: usize = 100;
+
 const STATUSES: [&str; 5] = ["stable", "test", "experimental", "deprecated", "unsupported"];
 
 impl Document {
     /// Reads a document; everything wrong with it goes to `problems`.
-    pub(super) fn read(node: &Node, problems: &mut Problems<'_>) -> Option<Self> {
+    pub(super) fn read(
+        node: &Node,
+        allowance: &mut Allowance,
+        problems: &mut Problems<'_>,
+    ) -> Option<Self> {
         let Some(entries) = node.map() else {
             problems.push(node.mark, format!("a rule is a map of keys, not {}", node.kind()));
             return None;
@@ -68,7 +80,7 @@ impl Document {
                 problems.push(found.mark, format!("the key `{}` is not known{hint}", found.key));
             }
         }
-        let body = body(node.mark, entries, problems);
+        let body = body(node.mark, entries, allowance, problems);
         Some(Self {
             mark: node.mark,
             title: text(entries, "title", problems).unwrap_or_else(|| {
@@ -97,13 +109,18 @@ impl Document {
     }
 }
 
-fn body(mark: Mark, entries: &[Entry], problems: &mut Problems<'_>) -> Option<Body> {
+fn body(
+    mark: Mark,
+    entries: &[Entry],
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) -> Option<Body> {
     match (entry(entries, "detection"), entry(entries, "correlation")) {
         (Some(found), None) => {
             log_source(mark, entries, true, problems);
             let group_by =
                 entry(entries, "group-by").map(|entry| group_by(entry, Vec::new(), problems));
-            let expr = detection(found, problems)?;
+            let expr = detection(found, allowance, problems)?;
             Some(Body::Detection { expr, group_by })
         }
         (None, Some(found)) => {
@@ -147,7 +164,11 @@ fn log_source(mark: Mark, entries: &[Entry], required: bool, problems: &mut Prob
     }
 }
 
-fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
+fn detection(
+    found: &Entry,
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) -> Option<Expr> {
     let Some(parts) = found.node.map() else {
         problems.push(found.mark, "`detection` is a map of selections and a condition");
         return None;
@@ -155,7 +176,7 @@ fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
     let mut selections = Vec::new();
     let mut all_read = true;
     for part in parts.iter().filter(|part| part.key != "condition") {
-        match selection(part, problems) {
+        match selection(part, allowance, problems) {
             Some(expr) => selections.push((part.key.clone(), expr)),
             None => all_read = false,
         }
@@ -173,17 +194,26 @@ fn detection(found: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
     if !all_read {
         return None;
     }
-    problems.take(condition.node.mark, condition::compile(text, &selections))
+    let expr = condition::compile(text, &selections, allowance);
+    problems.take(condition.node.mark, expr)
 }
 
 /// A map is an and of its items; a list of maps is an or of them.
-fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
+fn selection(part: &Entry, allowance: &mut Allowance, problems: &mut Problems<'_>) -> Option<Expr> {
+    if allowance.is_spent() {
+        return None;
+    }
     match &part.node.value {
         Value::Map(items) if !items.is_empty() => {
             let read: Vec<Option<Expr>> = items
                 .iter()
                 .map(|item| {
-                    problems.take(item.mark, Item::parse(&item.key, &item.node)).map(Expr::Item)
+                    // That too much is made of the file was told.
+                    if allowance.is_spent() {
+                        return None;
+                    }
+                    let read = Item::parse(&item.key, &item.node, allowance).map(Expr::Item);
+                    problems.take(item.mark, read)
                 })
                 .collect();
             read.into_iter().collect::<Option<_>>().map(Expr::And)
@@ -198,7 +228,7 @@ fn selection(part: &Entry, problems: &mut Problems<'_>) -> Option<Expr> {
                         return None;
                     }
                     let part = Entry { mark: map.mark, key: part.key.clone(), node: map.clone() };
-                    selection(&part, problems)
+                    selection(&part, allowance, problems)
                 })
                 .collect();
             read.into_iter().collect::<Option<_>>().map(Expr::Or)
@@ -250,8 +280,13 @@ pub(super) fn texts_of(found: &Entry) -> Vec<&str> {
 fn text(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Option<String> {
     let found = entry(entries, key)?;
     let text = found.node.text().map(|text| text.trim().to_owned());
-    if text.as_deref().is_none_or(str::is_empty) {
+    let length = text.as_ref().map_or(0, |text| text.chars().count());
+    let is_word = ["title", "name", "id"].contains(&key);
+    let max = if is_word { WORD_CHARS_MAX } else { TEXT_CHARS_MAX };
+    if length == 0 {
         problems.push(found.mark, format!("`{key}` is a text, not {}", found.node.kind()));
+    } else if length > max {
+        problems.push(found.mark, format!("`{key}` has {length} characters; {max} are the most"));
     }
     text
 }
@@ -264,6 +299,10 @@ fn texts(entries: &[Entry], key: &str, problems: &mut Problems<'_>) -> Vec<Strin
         problems.push(found.mark, format!("`{key}` is a list of texts"));
         return Vec::new();
     };
+    if nodes.len() > TEXTS_MAX {
+        problems.push(found.mark, format!("`{key}` is a list of {TEXTS_MAX} texts at most"));
+        return Vec::new();
+    }
     let mut out = Vec::new();
     for node in nodes {
         match node.text() {

@@ -1,9 +1,7 @@
 //! What is wrong with rules that can be read and run: cases that are missing, stages that no call can
 //! fill, groups without a bound. Told by `rules check`.
 
-use rustc_hash::FxHashSet;
-
-use super::compile::stem;
+use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
 use super::problem::RuleProblem;
@@ -11,33 +9,27 @@ use super::rule::{FirstSeen, Kind, Rule, RuleSet};
 use super::stages::{Chain, Slot};
 use super::tally::Counted;
 
-/// Combinations of values that are tried; with more, a detection is taken to be possible.
-const TRIED_MAX: usize = 200_000;
+/// Combinations of values that are tried, times what is asked of each; with more, a detection is taken to be possible.
+const TRIED_MAX: usize = 2_000_000;
+/// Values that are compared with; with more, too.
+const ASKED_MAX: usize = 1000;
 
 impl RuleSet {
     /// Everything that is wrong with the files, given as (name, text): also with those that can be
     /// read where others cannot.
     pub fn inspect(files: &[(&str, &str)]) -> Vec<RuleProblem> {
-        let mut problems = Self::compile(files).err().unwrap_or_default();
-        let (rules, _) = Self::readable(files);
-        problems.extend(rules.lacking_cases());
-        problems.extend(rules.doubts());
+        let Compiled { set, mut problems, .. } = compiled(files);
+        problems.extend(set.lacking_cases());
+        problems.extend(set.doubts());
         problems.sort();
         problems.dedup();
         problems
     }
 
-    /// The rules of the files that can be read, and the names of those that cannot.
-    pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<&'f str>) {
-        let is_good = |file: &&(&str, &str)| Self::compile(&[**file]).is_ok();
-        let (mut good, mut bad): (Vec<_>, Vec<_>) = files.iter().partition(is_good);
-        // Of two files with one name the first can be read.
-        let mut stems = FxHashSet::default();
-        let (first, again) = good.into_iter().partition(|(name, _)| stems.insert(stem(name)));
-        good = first;
-        bad.extend::<Vec<_>>(again);
-        let rules = Self::compile(&good).unwrap_or_default();
-        (rules, bad.into_iter().map(|(name, _)| name).collect())
+    /// The rules of the files that can be read, everything wrong with the others, and the names of these.
+    pub fn readable<'f>(files: &[(&'f str, &'f str)]) -> (Self, Vec<RuleProblem>, Vec<&'f str>) {
+        let Compiled { set, problems, unreadable } = compiled(files);
+        (set, problems, unreadable)
     }
 
     /// What can never happen, and what would be remembered without end.
@@ -147,8 +139,20 @@ impl RuleSet {
     ) -> bool {
         let expr = |slot: Option<&Slot>| slot.and_then(|slot| self.detections.get(slot.detection));
         let exprs: Vec<&Expr> = [expr(one), expr(other)].into_iter().flatten().collect();
+        if asked(&exprs) > ASKED_MAX {
+            return true;
+        }
         Trial::of(&exprs, shared).is_possible(&exprs)
     }
+}
+
+/// How many values the detections compare with.
+fn asked(exprs: &[&Expr]) -> usize {
+    let mut asked = 0_usize;
+    for expr in exprs {
+        expr.each_item(&mut |item| asked = asked.saturating_add(item.tests_len()));
+    }
+    asked
 }
 
 fn name(slot: Option<&Slot>) -> &str {
@@ -221,7 +225,7 @@ impl<'a> Trial<'a> {
     fn is_possible(&self, exprs: &[&Expr]) -> bool {
         let sizes = self.variables.iter().map(|variable| variable.values.len());
         let combinations = sizes.fold(1_usize, usize::saturating_mul);
-        if combinations > TRIED_MAX {
+        if combinations.saturating_mul(asked(exprs)) > TRIED_MAX {
             return true;
         }
         let tables: Vec<Table> =

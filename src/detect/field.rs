@@ -379,9 +379,14 @@ fn plain(arg: &ArgValue) -> Cow<'_, str> {
 
 /// A hint that ends an error message: the known name nearest to a mistyped one.
 pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known.map(|known| (distance(name, known), known)).min();
+    let edits_max = |known: &str| 1 + known.len() / 4;
+    // Texts whose lengths are further apart need more edits, however long they are.
+    let nearest = known
+        .filter(|known| name.len().abs_diff(known.len()) <= edits_max(known))
+        .map(|known| (distance(name, known), known))
+        .min();
     match nearest {
-        Some((far, known)) if far <= 1 + known.len() / 4 => format!("; did you mean `{known}`?"),
+        Some((far, known)) if far <= edits_max(known) => format!("; did you mean `{known}`?"),
         _ => String::new(),
     }
 }

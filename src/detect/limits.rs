@@ -66,14 +66,17 @@ impl Limits {
             falsepositives: Vec::new(),
             references: Vec::new(),
             why: format!(
-                "The group has more than {} calls within the time that its rule looks back over. They are all \
-                 looked at, but each batch takes longer; whoever makes them may want it so.",
+                "The group has more than {} calls within the time that its rule looks back over. All of them were \
+                 looked at and nothing was missed, but each batch that touches the group takes longer, which whoever \
+                 makes them may want. See who makes them, and stop it; if they are wanted, give the rule a shorter \
+                 timespan or an exception for the caller in overrides.toml.",
                 self.group_calls_max
             ),
             file: rule.file.clone(),
             mark: rule.mark,
             group_by: std::iter::once(Text::from("rule")).chain(names).collect(),
             type_word: "event_count",
+            stage_names: Vec::new(),
             groupings: Vec::new(),
             kind: Kind::Chain(counting),
             cases: Vec::new(),

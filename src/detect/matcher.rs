@@ -2,11 +2,17 @@
 
 use regex::Regex;
 
+use super::allowance::Allowance;
 use super::bounds::Compare;
 use super::cidr::Cidr;
 use super::field::{Field, Subject};
 use super::yaml::{Node, Value};
 use crate::model::Discrepancy;
+
+/// What a value that is compared takes in memory beside its text, in bytes, about.
+const TEST_BYTES: usize = 64;
+/// What an and, or or not takes.
+const PART_BYTES: usize = 64;
 
 /// A condition over one call.
 #[derive(Clone, Debug)]
@@ -49,6 +55,31 @@ impl Expr {
         }
     }
 
+    /// What it takes in memory, about, in bytes: regular expressions are there once for all and count elsewhere.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Item(item) => item.bytes(),
+            Self::And(parts) | Self::Or(parts) => {
+                parts.iter().map(Self::bytes).fold(PART_BYTES, usize::saturating_add)
+            }
+            Self::Not(part) => part.bytes().saturating_add(PART_BYTES),
+        }
+    }
+
+    /// Compares with another number wherever `key` is asked, as the rule writes it; false where it is not.
+    pub(super) fn set_number(&mut self, key: &str, number: f64) -> bool {
+        match self {
+            Self::Item(item) => item.set_number(key, number),
+            Self::And(parts) | Self::Or(parts) => {
+                // All of them, not just the first that is found.
+                let found =
+                    parts.iter_mut().filter_map(|part| part.set_number(key, number).then_some(()));
+                found.count() > 0
+            }
+            Self::Not(part) => part.set_number(key, number),
+        }
+    }
+
     /// Calls `each` with every item.
     pub(super) fn each_item<'e>(&'e self, each: &mut dyn FnMut(&'e Item)) {
         match self {
@@ -74,7 +105,7 @@ impl Expr {
 
 impl Item {
     /// Compiles `field|modifier: value`; the error is the reason to refuse it.
-    pub(super) fn parse(key: &str, node: &Node) -> Result<Self, String> {
+    pub(super) fn parse(key: &str, node: &Node, allowance: &mut Allowance) -> Result<Self, String> {
         let mut words = key.split('|');
         let field = Field::parse(words.next().unwrap_or_default())?;
         let mut how = None;
@@ -99,8 +130,10 @@ impl Item {
         if values.is_empty() {
             return Err(format!("`{key}` has an empty list: it could never match"));
         }
-        let tests =
-            values.iter().map(|value| test(&field, how, value)).collect::<Result<Vec<_>, _>>()?;
+        let tests = values
+            .iter()
+            .map(|value| test(&field, how, value, allowance))
+            .collect::<Result<Vec<_>, _>>()?;
         if all && tests.iter().any(|test| matches!(test, Test::Exists(_))) {
             return Err(format!("`all` means nothing beside what `{key}` asks"));
         }
@@ -116,6 +149,33 @@ impl Item {
             tests: vec![Test::Exact(word.to_owned())],
             all: false,
         }
+    }
+
+    /// The key by which it is asked, where it compares with numbers alone.
+    pub(super) fn number_key(&self) -> Option<&str> {
+        let is_number = |test: &Test| matches!(test, Test::Number(..));
+        let key = self.asks.split_once(": ").map(|(key, _)| key)?;
+        self.tests.iter().all(is_number).then_some(key)
+    }
+
+    fn set_number(&mut self, key: &str, number: f64) -> bool {
+        if self.number_key() != Some(key) {
+            return false;
+        }
+        let Some(Test::Number(compare, _)) = self.tests.first() else { return false };
+        self.tests = vec![Test::Number(*compare, number)];
+        self.asks = format!("{key}: {number}");
+        true
+    }
+
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        self.tests.len().saturating_mul(TEST_BYTES).saturating_add(2 * self.asks.len())
+    }
+
+    /// The values that it compares with.
+    pub(super) const fn tests_len(&self) -> usize {
+        self.tests.len()
     }
 
     /// What it asks, as the rule says it.
@@ -270,7 +330,12 @@ struct How<'a> {
     flags: &'a str,
 }
 
-fn test(field: &Field, how: How<'_>, node: &Node) -> Result<Test, String> {
+fn test(
+    field: &Field,
+    how: How<'_>,
+    node: &Node,
+    allowance: &mut Allowance,
+) -> Result<Test, String> {
     let name = field.name();
     let How { modifier: how, cased, flags } = how;
     if field.is_time() && !matches!(how, Some(Modifier::Exists)) {
@@ -293,14 +358,14 @@ fn test(field: &Field, how: How<'_>, node: &Node) -> Result<Test, String> {
             })?;
             Ok(Test::Number(compare, number))
         }
-        (Some(Modifier::Regex), Value::Text(text)) => pattern(flags, text)
+        (Some(Modifier::Regex), Value::Text(text)) => pattern(flags, text, allowance)
             .map(Test::Pattern)
-            .map_err(|error| format!("`{name}|re`: {}", last_line(&error))),
+            .map_err(|error| format!("`{name}|re`: {error}")),
         (Some(Modifier::Cidr), Value::Text(text)) => {
             let network = Cidr::parse(text).map(Test::Network);
             network.ok_or_else(|| format!("`{name}|cidr` takes networks such as 10.0.0.0/8"))
         }
-        (how, Value::Text(text)) => text_test(field, how, cased, text),
+        (how, Value::Text(text)) => text_test(field, how, cased, text, allowance),
         (None, Value::Null) => Ok(Test::Exists(false)),
         (None, Value::Bool(value)) if field.is_yes_no() => {
             Ok(Test::Exact(if *value { "yes" } else { "no" }.to_owned()))
@@ -310,16 +375,16 @@ fn test(field: &Field, how: How<'_>, node: &Node) -> Result<Test, String> {
             let number = node.number().ok_or_else(|| not_a_value(name, node))?;
             Ok(Test::Number(Compare::Equal, number))
         }
-        (None, Value::Int(number)) => text_test(field, None, cased, &number.to_string()),
+        (None, Value::Int(number)) => text_test(field, None, cased, &number.to_string(), allowance),
         _ => Err(not_a_value(name, node)),
     }
 }
 
-fn pattern(flags: &str, text: &str) -> Result<Regex, regex::Error> {
+fn pattern(flags: &str, text: &str, allowance: &mut Allowance) -> Result<Regex, String> {
     if flags.is_empty() {
-        return Regex::new(text);
+        return allowance.pattern(text);
     }
-    Regex::new(&format!("(?{flags}:{text})"))
+    allowance.pattern(&format!("(?{flags}:{text})"))
 }
 
 fn not_a_value(name: &str, node: &Node) -> String {
@@ -331,6 +396,7 @@ fn text_test(
     how: Option<Modifier>,
     cased: bool,
     text: &str,
+    allowance: &mut Allowance,
 ) -> Result<Test, String> {
     if field.is_number() {
         return Err(format!("`{}` is a number and is compared with numbers", field.name()));
@@ -357,9 +423,10 @@ fn text_test(
         Some(Modifier::EndsWith) => format!("{flags}(?:{body})$"),
         _ => format!("{flags}^(?:{body})$"),
     };
-    Regex::new(&regex)
+    allowance
+        .pattern(&regex)
         .map(Test::Pattern)
-        .map_err(|error| format!("`{}`: {}", field.name(), last_line(&error)))
+        .map_err(|error| format!("`{}`: {error}", field.name()))
 }
 
 /// The regular expression of a text with wildcards; none for a text without.
@@ -371,6 +438,8 @@ fn wildcards(text: &str) -> Option<String> {
         match char {
             '*' => {
                 found = true;
+                // Several in a row are as good as one.
+                while chars.next_if_eq(&'*').is_some() {}
                 out.push_str(".*");
             }
             '?' => {
@@ -400,11 +469,6 @@ fn unescape(text: &str) -> String {
         out.push(escaped.unwrap_or(char));
     }
     out
-}
-
-/// A regex error draws the pattern first; its last line says what is wrong.
-fn last_line(error: &regex::Error) -> String {
-    error.to_string().lines().last().unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
@@ -442,7 +506,7 @@ mod tests {
     fn matches(item: &str) -> bool {
         let nodes = yaml::documents(item).unwrap();
         let entry = &nodes[0].map().unwrap()[0];
-        let item = Item::parse(&entry.key, &entry.node).unwrap();
+        let item = Item::parse(&entry.key, &entry.node, &mut Allowance::default()).unwrap();
         let labels = |_: &Call| Labels { sensitive: Tri::Yes, ..Labels::default() };
         let call = Arc::new(subject());
         Expr::Item(item).matches(&Subject::new(&call, &labels))
@@ -461,6 +525,7 @@ mod tests {
             "tool.name|re: '^read_f.le$'",
             "tool.name|re|i: '^READ_f.le$'",
             "tool.name: 'mcp__*__read_????'",
+            "tool.name: 'mcp__***__read_?***'",
             "args.host|cidr: [192.168.0.0/16, 10.0.0.0/8]",
             "args.share: '\\\\\\\\srv\\\\*'",
             "args.share: '\\\\\\\\srv\\data'",

@@ -6,6 +6,7 @@
 //! [`Engine`].
 
 mod about;
+mod allowance;
 mod bounds;
 mod cases;
 mod chain;
@@ -20,6 +21,7 @@ mod engine;
 mod episode;
 mod explain;
 mod field;
+mod figures;
 mod group;
 mod history;
 mod key;
@@ -41,8 +43,11 @@ mod tally;
 mod told;
 mod touch;
 mod trial;
+mod tuning;
 mod yaml;
 
+#[cfg(test)]
+mod attacks;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
@@ -58,10 +63,13 @@ mod properties;
 #[cfg(test)]
 mod property_rules;
 #[cfg(test)]
+mod reference;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod scenarios;
 
+pub use compile::stem as rule_name;
 pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;

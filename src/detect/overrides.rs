@@ -1,4 +1,5 @@
-//! `overrides.toml`: what a user's folder changes of rules without copying them.
+//! `overrides.toml`: what a user's folder changes of rules without copying them. It is read here, and applied in
+//! [`super::tuning`].
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -6,63 +7,67 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::bounds::Bounds;
-use super::correlation::{COUNT_MAX, span_micros};
+use super::allowance::Allowance;
 use super::field::did_you_mean;
+use super::figures::{FIGURES, Figures, Given, STAGE_FIGURES, number};
 use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
-use super::rule::{Kind, Rule, RuleSet};
-use super::stages::Order;
-use super::tally::Counted;
 use super::yaml::{Mark, Node, Value};
 use crate::model::Level;
 
 /// What a file of overrides says, by the rule it says it of.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    file: String,
-    rules: BTreeMap<String, Override>,
+    pub(super) file: String,
+    pub(super) rules: BTreeMap<String, Override>,
 }
 
 /// What is changed of one rule.
 #[derive(Clone, Debug, Default)]
-struct Override {
+pub(super) struct Override {
     /// Of the rule's name.
-    mark: Mark,
-    is_disabled: bool,
-    level: Option<Level>,
-    count: Option<Given<u64>>,
-    timespan: Option<Given<String>>,
-    except: Vec<Exception>,
-}
-
-#[derive(Clone, Debug)]
-struct Given<T> {
-    mark: Mark,
-    value: T,
+    pub(super) mark: Mark,
+    pub(super) is_disabled: bool,
+    pub(super) level: Option<Level>,
+    pub(super) figures: Figures,
+    /// Of counts among other stages, by their names.
+    pub(super) stages: Vec<Given<(String, Figures)>>,
+    /// Numbers that detections compare with, by `field|modifier` as the rule writes it.
+    pub(super) numbers: Vec<Given<(String, f64)>>,
+    pub(super) except: Vec<Exception>,
 }
 
 /// Calls that a rule does not look at.
 #[derive(Clone, Debug)]
-struct Exception {
-    expr: Expr,
+pub(super) struct Exception {
+    pub(super) expr: Expr,
     /// As people are told of it.
     words: String,
 }
 
-/// What a rule's table may hold.
-const KEYS: [&str; 5] = ["disabled", "level", "count", "timespan", "except"];
+/// What a rule's table may hold beside its thresholds.
+const KEYS: [&str; 5] = ["disabled", "level", "stages", "numbers", "except"];
 /// What an exception may name, and the field of the rule language that each stands for.
 const EXCEPTION_KEYS: [(&str, &str); 3] =
     [("principal", "principal"), ("tool", "tool.name"), ("tenant", "tenant")];
 
 impl Overrides {
-    /// Reads a file; all of its problems are reported at once.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<RuleProblem>> {
-        let mut reader = Reader { text, problems: Problems::new(file) };
+    /// Reads a file: what can be read of it, and everything that is wrong with it. Where anything is wrong with it,
+    /// nothing of it is to be used; what can be read is for [`RuleSet::tune`] to find more.
+    pub fn parse(file: &str, text: &str) -> (Self, Vec<RuleProblem>) {
+        let lines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|end| end + 1);
+        let mut reader = Reader {
+            text,
+            lines: std::iter::once(0).chain(lines).collect(),
+            problems: Problems::new(file),
+            torn: Vec::new(),
+            allowance: Allowance::default(),
+        };
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
-            reader.problem(error.span().unwrap_or_default(), error.message().to_owned());
+            let mark = reader.mark(error.span().unwrap_or_default());
+            reader.torn.push(mark.line);
+            reader.problems.push(mark, error.message());
         }
         let mut rules = BTreeMap::new();
         for (name, value) in root.get_ref() {
@@ -76,9 +81,11 @@ impl Overrides {
                 reader.problem(name.span(), message);
             }
         }
+        // What is made up of a line that is no TOML means nothing.
+        rules.retain(|_, change: &mut Override| !reader.torn.contains(&change.mark.line));
         let mut found = reader.problems.into_found();
         found.sort();
-        if found.is_empty() { Ok(Self { file: file.to_owned(), rules }) } else { Err(found) }
+        (Self { file: file.to_owned(), rules }, found)
     }
 
     /// What is changed of a rule, a phrase each, such as `count 40`; empty where nothing is.
@@ -89,8 +96,16 @@ impl Overrides {
             words.push("disabled".to_owned());
         }
         words.extend(change.level.map(|level| format!("level {}", level.as_str())));
-        words.extend(change.count.as_ref().map(|count| format!("count {}", count.value)));
-        words.extend(change.timespan.as_ref().map(|span| format!("timespan {}", span.value)));
+        words.extend(change.figures.words().iter().cloned());
+        for Given { value: (stage, figures), .. } in &change.stages {
+            words.extend(figures.words().iter().map(|word| format!("stage {stage}: {word}")));
+        }
+        words.extend(
+            change
+                .numbers
+                .iter()
+                .map(|Given { value: (key, number), .. }| format!("{key} {number}")),
+        );
         words.extend(change.except.iter().map(|except| format!("except {}", except.words)));
         words
     }
@@ -101,101 +116,16 @@ impl Overrides {
     }
 }
 
-impl RuleSet {
-    /// Applies overrides to the rules; what does not fit is reported, all of it at once, and the set is then not to be
-    /// used. `others` are rules that there are though not in this set. Rules that are switched off leave it.
-    pub fn tune(&mut self, overrides: &Overrides, others: &[&str]) -> Vec<RuleProblem> {
-        let mut problems = Problems::new(&overrides.file);
-        for (name, change) in &overrides.rules {
-            let found = self.rules.iter_mut().find(|rule| *rule.name == **name);
-            match found {
-                Some(rule) => {
-                    change.apply(rule, &mut problems);
-                    except(rule, &mut self.detections, &change.except);
-                }
-                None if others.contains(&name.as_str()) => {}
-                None => {
-                    let names = self.rules.iter().map(|rule| &*rule.name);
-                    let hint = did_you_mean(name, names.chain(others.iter().copied()));
-                    problems.push(change.mark, format!("there is no rule `{name}`{hint}"));
-                }
-            }
-        }
-        self.rules.retain(|rule| !overrides.disables(&rule.name));
-        problems.into_found()
-    }
-}
-
-impl Override {
-    fn apply(&self, rule: &mut Rule, problems: &mut Problems<'_>) {
-        if let Some(level) = self.level {
-            rule.level = level;
-        }
-        if let Some(count) = &self.count
-            && !set_count(&mut rule.kind, count.value)
-        {
-            let message = format!("`{}` counts nothing, so it has no `count`", rule.name);
-            problems.push(count.mark, message);
-        }
-        if let Some(span) = &self.timespan {
-            let set =
-                span_micros(&span.value).is_some_and(|micros| set_timespan(&mut rule.kind, micros));
-            if !set {
-                let message = format!("`{}` has no `timespan` to change", rule.name);
-                problems.push(span.mark, message);
-            }
-        }
-    }
-}
-
-/// False where the rule counts nothing. Of several counts it is the first.
-fn set_count(kind: &mut Kind, number: u64) -> bool {
-    let Kind::Chain(chain) = kind else { return false };
-    let mut counts = chain.stages.iter_mut().filter_map(|stage| stage.count.as_mut());
-    match counts.next().map(|count| &mut count.what) {
-        Some(Counted::Events(bounds, min) | Counted::Values { bounds, min, .. }) => {
-            (*bounds, *min) = (Bounds::at_least(number), number);
-            true
-        }
-        _ => false,
-    }
-}
-
-/// False where the rule has no span. Of counts with other stages, the span is that of the stages.
-fn set_timespan(kind: &mut Kind, micros: i64) -> bool {
-    let Kind::Chain(chain) = kind else { return false };
-    if matches!(chain.order, Order::Session { .. }) {
-        return false;
-    }
-    match chain.stages.as_mut_slice() {
-        [only] => match &mut only.count {
-            Some(count) => count.timespan_micros = micros,
-            None => return false,
-        },
-        _ => chain.timespan_micros = micros,
-    }
-    chain.quiet_micros = micros;
-    true
-}
-
-/// Takes the excepted calls out of everything that the rule looks for.
-fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception]) {
-    if exceptions.is_empty() {
-        return;
-    }
-    let any = Expr::Or(exceptions.iter().map(|except| except.expr.clone()).collect());
-    for slot in rule.kind.slots_mut() {
-        let Some(expr) = detections.get(slot.detection) else { continue };
-        // Whether a detection looks at ingest events is told by its own part alone.
-        let left = Expr::And(vec![expr.clone(), Expr::Not(Box::new(any.clone()))]);
-        slot.detection = detections.len();
-        detections.push(left);
-    }
-}
-
-struct Reader<'a> {
+/// Reads one file.
+pub(super) struct Reader<'a> {
     text: &'a str,
-    problems: Problems<'a>,
+    /// Where each line starts.
+    lines: Vec<usize>,
+    pub(super) problems: Problems<'a>,
+    /// The lines that are no TOML.
+    torn: Vec<u64>,
+    /// For the texts of exceptions.
+    allowance: Allowance,
 }
 
 impl Reader<'_> {
@@ -203,7 +133,6 @@ impl Reader<'_> {
         let mut change = Override { mark, ..Override::default() };
         for (key, value) in table {
             let span = value.span();
-            let mark = self.mark(span.clone());
             match key.get_ref().as_ref() {
                 "disabled" => match value.get_ref().as_bool() {
                     Some(is_disabled) => change.is_disabled = is_disabled,
@@ -216,31 +145,75 @@ impl Reader<'_> {
                         self.problem(span, format!("`level` is one of {words}"));
                     }
                 }
-                "count" => match whole(value.get_ref()) {
-                    Some(value) => change.count = Some(Given { mark, value }),
-                    None => {
-                        self.problem(span, format!("`count` is a whole number, 1 to {COUNT_MAX}"));
-                    }
-                },
-                "timespan" => match value.get_ref().as_str() {
-                    Some(text) if span_micros(text).is_some() => {
-                        change.timespan = Some(Given { mark, value: text.to_owned() });
-                    }
-                    _ => self.problem(
-                        span,
-                        "`timespan` is a whole number with s, m, h or d, such as \"90s\", and 7d at most",
-                    ),
-                },
+                "stages" => change.stages = self.stages(value),
+                "numbers" => change.numbers = self.numbers(value),
                 "except" => change.except = self.exceptions(value),
-                other => {
-                    let hint = did_you_mean(other, KEYS.into_iter());
-                    let keys = KEYS.join(", ");
-                    let message = format!("`{other}` is not known here; there are {keys}{hint}");
-                    self.problem(key.span(), message);
+                figure if FIGURES.contains(&figure) => {
+                    self.figure(figure, value, &mut change.figures);
                 }
+                _ => self.unknown(key, &[&KEYS[..], &FIGURES[..]].concat()),
             }
         }
         change
+    }
+
+    fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &[&str]) {
+        let name = key.get_ref();
+        let (keys, hint) = (known.join(", "), did_you_mean(name, known.iter().copied()));
+        self.problem(key.span(), format!("`{name}` is not known here; there are {keys}{hint}"));
+    }
+
+    fn stages(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Given<(String, Figures)>> {
+        let mut stages = Vec::new();
+        let Some(table) = value.get_ref().as_table() else {
+            let message = "`stages` is a table of the counts in a sequence, by their names: write \
+                           [rule-name.stages.the-name-of-the-count]";
+            self.problem(value.span(), message);
+            return stages;
+        };
+        for (name, value) in table {
+            let mark = self.mark(name.span());
+            let Some(table) = value.get_ref().as_table() else {
+                self.problem(
+                    value.span(),
+                    format!("`{}` is a table, such as {{count = 8}}", name.get_ref()),
+                );
+                continue;
+            };
+            let mut figures = Figures::default();
+            for (key, value) in table {
+                if STAGE_FIGURES.contains(&&**key.get_ref()) {
+                    self.figure(key.get_ref(), value, &mut figures);
+                } else {
+                    self.unknown(key, &STAGE_FIGURES);
+                }
+            }
+            stages.push(Given { mark, value: (name.get_ref().to_string(), figures) });
+        }
+        stages
+    }
+
+    fn numbers(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Given<(String, f64)>> {
+        let mut numbers = Vec::new();
+        let Some(table) = value.get_ref().as_table() else {
+            let message = "`numbers` is a table of numbers that the rule compares fields with, such as \
+                           {\"duration_ms|gt\" = 500}";
+            self.problem(value.span(), message);
+            return numbers;
+        };
+        for (key, value) in table {
+            match number(value.get_ref()) {
+                Some(number) => {
+                    let mark = self.mark(key.span());
+                    numbers.push(Given { mark, value: (key.get_ref().to_string(), number) });
+                }
+                None => self.problem(
+                    value.span(),
+                    format!("`{}` is compared with a number", key.get_ref()),
+                ),
+            }
+        }
+        numbers
     }
 
     fn exceptions(&mut self, value: &Spanned<DeValue<'_>>) -> Vec<Exception> {
@@ -256,6 +229,10 @@ impl Reader<'_> {
             self.problem(entry.span(), "an exception is a table, such as {principal = \"backup\"}");
             return None;
         };
+        // That too much is made of the file was told.
+        if self.allowance.is_spent() {
+            return None;
+        }
         if table.is_empty() {
             self.problem(
                 entry.span(),
@@ -284,7 +261,8 @@ impl Reader<'_> {
                 continue;
             };
             words.push(format!("{key} {}", texts.join(" or ")));
-            match item(field, &texts, self.mark(value.span())) {
+            let mark = self.mark(value.span());
+            match item(field, &texts, mark, &mut self.allowance) {
                 Ok(item) => items.push(Expr::Item(item)),
                 Err(message) => self.problem(value.span(), message),
             }
@@ -292,32 +270,31 @@ impl Reader<'_> {
         Some(Exception { expr: Expr::And(items), words: words.join(" with ") })
     }
 
-    fn problem(&mut self, span: Range<usize>, message: impl Into<String>) {
+    pub(super) fn problem(&mut self, span: Range<usize>, message: impl AsRef<str>) {
         let mark = self.mark(span);
-        self.problems.push(mark, message);
+        if !self.torn.contains(&mark.line) {
+            self.problems.push(mark, message);
+        }
     }
 
-    fn mark(&self, span: Range<usize>) -> Mark {
-        let before = self.text.get(..span.start).unwrap_or(self.text);
-        let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
-        Mark {
-            line: 1 + memchr::memchr_iter(b'\n', before.as_bytes()).count() as u64,
-            column: 1 + line.chars().count() as u64,
-        }
+    pub(super) fn mark(&self, span: Range<usize>) -> Mark {
+        let line = self.lines.partition_point(|start| *start <= span.start);
+        let start = line.checked_sub(1).and_then(|line| self.lines.get(line)).copied().unwrap_or(0);
+        let before = self.text.get(start..span.start).unwrap_or_default();
+        Mark { line: line.max(1) as u64, column: 1 + before.chars().count() as u64 }
     }
 }
 
 /// What the rule language would make of `field: [texts]`: wildcards and letters' case mean the same.
-fn item(field: &str, texts: &[String], mark: Mark) -> Result<Item, String> {
+fn item(
+    field: &str,
+    texts: &[String],
+    mark: Mark,
+    allowance: &mut Allowance,
+) -> Result<Item, String> {
     let node = |text: &String| Node { mark, value: Value::Text(text.clone()) };
     let list = Node { mark, value: Value::List(texts.iter().map(node).collect()) };
-    Item::parse(field, &list)
-}
-
-fn whole(value: &DeValue<'_>) -> Option<u64> {
-    let number = value.as_integer()?;
-    let number = u64::from_str_radix(number.as_str(), number.radix()).ok()?;
-    (1..=COUNT_MAX).contains(&number).then_some(number)
+    Item::parse(field, &list, allowance)
 }
 
 fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -336,23 +313,22 @@ mod tests {
 
     use super::*;
     use crate::detect::fixture::{Shape, call};
-    use crate::detect::{evaluate, shipped};
+    use crate::detect::{RuleSet, evaluate, run_tests, shipped};
     use crate::model::{Alert, Call, Labels, Tri};
 
     fn problems(text: &str) -> Vec<String> {
         let mut rules = RuleSet::compile(&shipped()).unwrap();
-        let found = match Overrides::parse("overrides.toml", text) {
-            Ok(overrides) => rules.tune(&overrides, &["my-own"]),
-            Err(found) => found,
-        };
+        let (overrides, mut found) = Overrides::parse("overrides.toml", text);
+        found.extend(rules.tune(&overrides, &["my-own"]));
+        found.sort();
         found.iter().map(ToString::to_string).collect()
     }
 
     /// The alerts of twenty sensitive calls of one session, three seconds apart, under these overrides.
     fn burst(text: &str) -> Vec<Alert> {
         let mut rules = RuleSet::compile(&shipped()).unwrap();
-        let overrides = Overrides::parse("overrides.toml", text).unwrap();
-        assert_eq!(rules.tune(&overrides, &[]), []);
+        let (overrides, problems) = Overrides::parse("overrides.toml", text);
+        assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
         let calls: Vec<Arc<Call>> = (0..20_u64)
             .map(|number| {
                 let at = i64::try_from(number).unwrap() * 3_000_000;
@@ -383,6 +359,44 @@ except = [{}, {agent = \"x\"}, {principal = []}]
         for (text, expected) in [
             ("[call-brust]\n", "did you mean `call-burst`?"),
             ("[policy-bypass]\ncount = 2\n", "2:9: `policy-bypass` counts nothing"),
+            ("[error-rate]\ncount = 2\n", "2:9: `condition` compares a share"),
+            (
+                "[error-rate]\ncondition = {gte = 0.5, lt = 0.2}\n",
+                "2:13: no share from 0 to 1 fits",
+            ),
+            ("[error-rate]\ncondition = {gtee = 0.5}\n", "did you mean `gte`?"),
+            ("[call-burst]\ncondition = {lt = 5}\n", "2:13: `condition` needs a lower bound"),
+            ("[call-burst]\nminimum = 5\n", "2:11: `call-burst` is no ratio"),
+            ("[call-burst]\nbaseline = 5\n", "2:12: `call-burst` is no first_seen rule"),
+            ("[call-burst]\nlearning = \"2d\"\n", "2:12: `call-burst` is no first_seen rule"),
+            ("[call-burst]\ncount = 3\ncondition = {gte = 3}\n", ": `count = 20` is short for"),
+            ("[first-cross-tenant]\nlearning = \"2y\"\n", "2:12: `learning` is a whole number"),
+            (
+                "[call-burst.stages.x]\ncount = 3\n",
+                "1:20: `call-burst` has no counts among other stages",
+            ),
+            (
+                "[denials-then-success.stages.burst-of-denails]\ncount = 3\n",
+                "1:30: `denials-then-success` has no count `burst-of-denails` among its stages; there are \
+                 burst-of-denials; did you mean `burst-of-denials`?",
+            ),
+            (
+                "[denials-then-success.stages.burst-of-denials]\nlevel = 3\n",
+                "2:1: `level` is not known here",
+            ),
+            (
+                "[call-burst.numbers]\n\"duration_ms|gt\" = 3\n",
+                "2:1: `call-burst` compares no field with a number",
+            ),
+            (
+                "[rubber-stamp.numbers]\n\"ask_to_answer_ms|gt\" = 3\n",
+                "2:1: `rubber-stamp` does not compare `ask_to_answer_ms|gt` with a number; there are \
+                 ask_to_answer_ms|lt; did you mean",
+            ),
+            (
+                "[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = \"3\"\n",
+                "2:25: `ask_to_answer_ms|lt` is compared",
+            ),
             ("[policy-bypass]\ntimespan = \"2m\"\n", "2:12: `policy-bypass` has no `timespan`"),
             ("call-burst = 3\n", "1:1: `call-burst` is no table"),
             ("[call-burst\n", "1:"),
@@ -418,13 +432,94 @@ except = [{}, {agent = \"x\"}, {principal = []}]
         }
     }
 
+    /// Figures with which the first case that fires still does, and with which it does not.
+    const TRIED: [(&str, &str, &str); 23] = [
+        ("call-burst", "count = 20", "count = 21"),
+        ("call-burst", "condition = {gte = 20, lt = 22}", "condition = {gt = 20}"),
+        ("call-burst", "timespan = \"57s\"", "timespan = \"56s\""),
+        ("denials-then-success", "count = 5", "count = 6"),
+        ("denials-then-success", "timespan = \"20s\"", "timespan = \"19s\""),
+        (
+            "denials-then-success",
+            "stages = {burst-of-denials = {count = 5, timespan = \"40s\"}}",
+            "stages = {burst-of-denials = {count = 6}}",
+        ),
+        (
+            "denials-then-success",
+            "[denials-then-success.stages.burst-of-denials]\ncondition = {gte = 5}",
+            "[denials-then-success.stages.burst-of-denials]\ntimespan = \"39s\"",
+        ),
+        ("destructive-burst", "count = 5", "count = 6"),
+        ("destructive-burst", "timespan = \"60s\"", "timespan = \"59s\""),
+        ("error-rate", "condition = {gte = 0.5}", "condition = {gte = 0.51}"),
+        ("error-rate", "minimum = 20", "minimum = 21"),
+        ("error-rate", "timespan = \"95s\"", "timespan = \"94s\""),
+        ("first-cross-tenant", "baseline = 1", "baseline = 2"),
+        ("first-cross-tenant", "learning = \"99s\"", "learning = \"100s\""),
+        ("rate-limit-ignored", "count = 5", "count = 6"),
+        ("rate-limit-ignored", "timespan = \"60s\"", "timespan = \"59s\""),
+        ("rubber-stamp", "count = 5", "count = 6"),
+        ("rubber-stamp", "timespan = \"40s\"", "timespan = \"39s\""),
+        (
+            "rubber-stamp",
+            "numbers = {\"ask_to_answer_ms|lt\" = 801}",
+            "numbers = {\"ask_to_answer_ms|lt\" = 800}",
+        ),
+        ("trifecta-attempt", "timespan = \"2s\"", "timespan = \"1s\""),
+        ("trifecta-signature", "timespan = \"7s\"", "timespan = \"6s\""),
+        ("unlisted-tool", "count = 3", "count = 4"),
+        ("unlisted-tool", "timespan = \"10m\"", "timespan = \"599s\""),
+    ];
+
+    /// Whether the first case of a shipped rule that fires still does, with the figures of an override. Each override
+    /// is just enough or just too much for it.
+    fn fires(rule: &str, case: &str, text: &str) -> bool {
+        let mut rules = RuleSet::compile(&shipped()).unwrap();
+        let (overrides, problems) =
+            Overrides::parse("overrides.toml", &format!("[{rule}]\n{text}\n"));
+        assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()), "{text}");
+        let results = run_tests(&Arc::new(rules));
+        let found = results.iter().find(|result| &*result.rule == rule && result.case == case);
+        let found = found.unwrap_or_else(|| panic!("`{rule}` has no case `{case}`"));
+        assert_eq!(found.variant, "as written");
+        found.failure.is_none()
+    }
+
+    #[test]
+    fn every_threshold_of_every_shipped_rule_can_be_changed() {
+        for rule in RuleSet::compile(&shipped()).unwrap().rules() {
+            let (case, _) = rule.cases().find(|(_, fires)| *fires).unwrap();
+            let of_rule = TRIED.iter().filter(|(name, ..)| **name == *rule.name);
+            let has_figures = rule.timespan_micros().is_some() || rule.type_word() == "first_seen";
+            assert_eq!(of_rule.clone().count() > 0, has_figures, "{}", rule.name);
+            for (name, enough, too_much) in of_rule {
+                assert!(fires(name, case, enough), "{name}: {enough}");
+                assert!(!fires(name, case, too_much), "{name}: {too_much}");
+            }
+        }
+    }
+
     #[test]
     fn what_is_changed_can_be_told() {
         let text = "[a]\ncount = 3\ntimespan = \"2m\"\nlevel = \"low\"\n\
                     except = [{tool = \"x\", principal = [\"p\", \"q\"]}]\n";
-        let words = Overrides::parse("o", text).unwrap().words("a");
+        let words = Overrides::parse("o", text).0.words("a");
         assert_eq!(words.len(), 4);
         assert_eq!(words[..3], ["level low", "count 3", "timespan 2m"]);
+        let text = "[a]\ncondition = {gte = 0.7}\nminimum = 50\n[a.stages.b]\ncondition = {gte = 3, lt = 9}\n\
+                    [a.numbers]\n\"duration_ms|gt\" = 500\n[b]\nbaseline = 3\nlearning = \"14d\"\n";
+        let (overrides, problems) = Overrides::parse("o", text);
+        assert_eq!(problems, []);
+        assert_eq!(
+            overrides.words("a"),
+            [
+                "condition gte 0.7",
+                "minimum 50",
+                "stage b: condition gte 3, lt 9",
+                "duration_ms|gt 500"
+            ]
+        );
+        assert_eq!(overrides.words("b"), ["baseline 3", "learning 14d"]);
         assert!(
             words[3] == "except principal p or q with tool x"
                 || words[3] == "except tool x with principal p or q"

@@ -1,10 +1,10 @@
 //! What the compiler refuses, and what it says.
 
-use super::compile::rule_set;
+use super::RuleSet;
 
 /// The problems of a file, as `line: message` texts.
 fn problems(text: &str) -> Vec<String> {
-    match rule_set(&[("x.yml", text)]) {
+    match RuleSet::compile(&[("x.yml", text)]) {
         Ok(_) => Vec::new(),
         Err(found) => found.into_iter().map(|p| format!("{}: {}", p.line, p.message)).collect(),
     }
@@ -114,10 +114,10 @@ fn conditions_that_no_call_decides_are_refused() {
 #[test]
 fn a_problem_is_told_with_its_column() {
     let text = detection("  s: {ran: no, outcome: sucess}\n  condition: s\n");
-    let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+    let found = RuleSet::compile(&[("x.yml", &text)]).unwrap_err();
     assert!(found[0].to_string().starts_with("x.yml:4:16: `outcome` is never"), "{}", found[0]);
     let text = detection("  s: {ran: no}\n  condition: s or t\n");
-    let found = rule_set(&[("x.yml", &text)]).unwrap_err();
+    let found = RuleSet::compile(&[("x.yml", &text)]).unwrap_err();
     assert!(
         found[0].to_string().starts_with("x.yml:5:14: the condition names `t`"),
         "{}",
@@ -128,7 +128,7 @@ fn a_problem_is_told_with_its_column() {
 #[test]
 fn all_problems_of_all_files_are_reported_at_once() {
     let bad = detection("  s: {a: x, b: y}\n  condition: s\n") + "levle: high\n";
-    let found = rule_set(&[("b.yml", &bad), ("a.yml", &bad)]).unwrap_err();
+    let found = RuleSet::compile(&[("b.yml", &bad), ("a.yml", &bad)]).unwrap_err();
     let files: Vec<&str> = found.iter().map(|problem| problem.file.as_str()).collect();
     assert_eq!(files, ["a.yml", "a.yml", "a.yml", "b.yml", "b.yml", "b.yml"]);
 }
@@ -136,6 +136,6 @@ fn all_problems_of_all_files_are_reported_at_once() {
 #[test]
 fn equal_detections_are_evaluated_once() {
     let plain = detection(PLAIN);
-    let set = rule_set(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
+    let set = RuleSet::compile(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
     assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
 }

@@ -41,6 +41,8 @@ pub struct Rule {
     pub(super) mark: Mark,
     /// The word of the rule language for what it looks for: `detection`, or its correlation's type.
     pub(super) type_word: &'static str,
+    /// The names of the rules that are its stages, where there are several.
+    pub(super) stage_names: Vec<Text>,
     /// The names of what groups the calls, in order.
     pub(super) group_by: Vec<Text>,
     /// How calls are grouped: in one way, unless the rule has aliases.
@@ -86,7 +88,8 @@ impl Kind {
 impl RuleSet {
     /// Compiles files given as (name, text); all problems of all files are reported at once.
     pub fn compile(files: &[(&str, &str)]) -> Result<Self, Vec<RuleProblem>> {
-        compile::rule_set(files)
+        let compiled = compile::compiled(files);
+        if compiled.problems.is_empty() { Ok(compiled.set) } else { Err(compiled.problems) }
     }
 
     pub fn rules(&self) -> &[Rule] {

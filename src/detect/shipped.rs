@@ -1,5 +1,9 @@
 //! The rule files that come with the program, embedded.
 
+use std::collections::BTreeSet;
+
+use super::compile::stem;
+
 /// Files as (name, text), by name.
 const FILES: [(&str, &str); 18] = [
     ("arguments-changed.yml", include_str!("../../rules/arguments-changed.yml")),
@@ -27,12 +31,13 @@ pub fn shipped() -> Vec<(&'static str, &'static str)> {
     FILES.to_vec()
 }
 
-/// Lays a user's files over the shipped ones: a file of the same name replaces the shipped one.
+/// Lays a user's files over the shipped ones: a file with a rule of the same name replaces the shipped one.
 pub fn merge<'a>(
     shipped: &[(&'a str, &'a str)],
     user: &[(&'a str, &'a str)],
 ) -> Vec<(&'a str, &'a str)> {
-    let kept = shipped.iter().filter(|(name, _)| !user.iter().any(|(own, _)| own == name));
+    let own: BTreeSet<&str> = user.iter().map(|(name, _)| stem(name)).collect();
+    let kept = shipped.iter().filter(|(name, _)| !own.contains(stem(name)));
     let mut files: Vec<_> = kept.chain(user).copied().collect();
     files.sort_unstable();
     files
@@ -40,7 +45,6 @@ pub fn merge<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::fs;
     use std::sync::Arc;
 
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_user_file_replaces_the_shipped_one_of_its_name() {
-        let merged = merge(&[("a.yml", "1"), ("b.yml", "2")], &[("b.yml", "3"), ("c.yml", "4")]);
-        assert_eq!(merged, [("a.yml", "1"), ("b.yml", "3"), ("c.yml", "4")]);
+        let merged = merge(&[("a.yml", "1"), ("b.yml", "2")], &[("b.yaml", "3"), ("c.yml", "4")]);
+        assert_eq!(merged, [("a.yml", "1"), ("b.yaml", "3"), ("c.yml", "4")]);
     }
 }

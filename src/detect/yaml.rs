@@ -4,7 +4,19 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::{Error, Location, Spanned};
+
+/// How deep values can be nested.
+const DEPTH_MAX: usize = 32;
+/// The most documents of a file.
+const DOCUMENTS_MAX: usize = 64;
+/// The most values of a file, keys and what anchors repeat included.
+const NODES_MAX: usize = 150_000;
+/// The most text of a file, what anchors repeat included.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+/// Up to here every whole number is exact.
+const COUNT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A place in a rule file: line and column, from 1. Columns count characters.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,11 +67,18 @@ pub(super) fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
         strict_booleans: true,
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
+        reject_unsupported_tags: true,
+        budget: serde_saphyr::budget! {
+            max_depth: DEPTH_MAX,
+            max_documents: DOCUMENTS_MAX,
+            max_nodes: NODES_MAX,
+            max_total_scalar_bytes: TEXT_BYTES_MAX,
+        },
     };
     let documents: Vec<Spanned<Value>> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| YamlError {
             mark: error.location().map_or(Mark::START, |location| Mark::of(&location)),
-            message: format!("this is not YAML that can be read: {}", first_line(&error)),
+            message: reason(&error),
         })?;
     Ok(documents.into_iter().map(Node::from).collect())
 }
@@ -104,10 +123,19 @@ impl Node {
         }
     }
 
-    /// A count: a whole number that is not negative.
+    /// A count: a whole number that is not negative, such as 20, 20.0 or 2e1.
     pub(super) fn count(&self) -> Option<u64> {
         match &self.value {
             Value::Int(number) => u64::try_from(*number).ok(),
+            Value::Float(number) => {
+                let is_whole = number.fract().total_cmp(&0.0).is_eq();
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "it is whole and in the range"
+                )]
+                (is_whole && (0.0..=COUNT_MAX).contains(number)).then_some(*number as u64)
+            }
             _ => None,
         }
     }
@@ -130,9 +158,53 @@ pub(super) fn entry<'a>(entries: &'a [Entry], key: &str) -> Option<&'a Entry> {
     entries.iter().find(|entry| entry.key == key)
 }
 
-/// Errors quote the source over several lines; the first line says what is wrong.
-fn first_line(error: &serde_saphyr::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+fn too_much() -> String {
+    format!(
+        "this is too much for one rule file: {NODES_MAX} values or {TEXT_BYTES_MAX} bytes of text at most, what \
+         anchors repeat included"
+    )
+}
+
+/// What is wrong, in words that somebody who wrote the file can use.
+fn reason(error: &Error) -> String {
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { key, .. } => {
+            format!("the key `{}` is there twice", key.as_deref().unwrap_or_default())
+        }
+        Error::NonFiniteFloat { value, .. } => {
+            format!(
+                "`{value}` is no number that anything can be compared with; quote it if it is a text"
+            )
+        }
+        Error::Budget { breach: BudgetBreach::Depth { .. }, .. } => {
+            format!("this is nested more than {DEPTH_MAX} deep")
+        }
+        Error::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
+            format!(
+                "a file has {DOCUMENTS_MAX} documents at most: one rule that fires and its helpers"
+            )
+        }
+        Error::Budget { .. } => too_much(),
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            "this repeats itself: an anchor stands inside of what it names".to_owned()
+        }
+        _ => {
+            // Errors name the place and quote the source over several lines; the first says what is wrong.
+            let told = error.to_string();
+            let first = told.lines().next().unwrap_or_default();
+            // What an anchor repeats is told by its alias.
+            if first.contains("budget breached") {
+                return too_much();
+            }
+            let place = error.location().map_or_else(String::new, |location| {
+                format!("error: line {} column {}: ", location.line(), location.column())
+            });
+            format!(
+                "this is not YAML that can be read: {}",
+                first.strip_prefix(&*place).unwrap_or(first)
+            )
+        }
+    }
 }
 
 impl From<Spanned<Value>> for Node {

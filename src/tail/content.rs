@@ -33,6 +33,7 @@ impl Content {
 
     /// Which file it is, and whether it changed.
     pub(super) fn look(&self) -> io::Result<(FileKey, Stamp)> {
+        pause();
         Ok(key_and_stamp(&self.metadata()?))
     }
 
@@ -44,6 +45,7 @@ impl Content {
     }
 
     pub(super) fn extent(&self) -> io::Result<Extent> {
+        pause();
         match self {
             Self::Plain(file) => Ok(Extent { size: file.metadata()?.len(), has_more: false }),
             Self::Packed(packed) => packed.extent(),
@@ -71,6 +73,7 @@ impl Content {
 
     /// Whether there are at least `size` bytes.
     pub(super) fn reaches(&self, size: u64) -> io::Result<bool> {
+        pause();
         match self {
             Self::Plain(file) => Ok(file.metadata()?.len() >= size),
             Self::Packed(packed) => packed.reaches(size),
@@ -160,11 +163,22 @@ impl Content {
     }
 }
 
+/// The tail is about to look at the disk, which may have changed since it last did: tests make it
+/// change at each such place.
+pub(super) fn pause() {
+    #[cfg(test)]
+    super::tests::turns::pause();
+}
+
 /// Reads `length` bytes of a file from `offset` on, fewer only where it ends.
 pub(super) fn read_up_to(file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        pause();
+        // So that something can happen between two pages in tests.
+        #[cfg(test)]
+        let (rest, _) = rest.split_at_mut(rest.len().min(4096));
         match file.read_at(rest, offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,

@@ -5,6 +5,7 @@ use std::fs::{self, DirEntry, FileType, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::content::pause;
 use super::identity::{FileKey, Stamp, key_and_stamp};
 use super::name::{Age, Looks, Name, is_packed, look_at};
 use super::report::{Problem, ProblemKind};
@@ -97,6 +98,7 @@ impl Walk {
     fn enter(&mut self, root: &Path, index: usize) {
         let mut ahead = vec![(root.to_owned(), 0)];
         while let Some((folder, depth)) = ahead.pop() {
+            pause();
             let entries =
                 match fs::read_dir(&folder).and_then(Iterator::collect::<Result<Vec<_>, _>>) {
                     Ok(entries) => entries,
@@ -143,6 +145,7 @@ impl Walk {
             }
             Looks::Other => return,
         };
+        pause();
         let metadata = if kind.is_symlink() { self.follow(&path) } else { entry.metadata().ok() };
         let Some(metadata) = metadata else { return };
         if !metadata.is_file() {

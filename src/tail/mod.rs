@@ -26,6 +26,9 @@
 //!   recognised by their content: by a time in it, within a stream also by 64 bytes, elsewhere by
 //!   4096. Other files that are alike are each read.
 //! - Of two files that first differ before anything of either was read, both are read in full.
+//! - A file that is shorter than what was read of a generation that is gone, and begins like it, is
+//!   taken for a copy of its beginning or for one in the making: it is told, and what it has is not
+//!   read. What it has more at a later look is its own where it ended with a line at both looks.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.
 //! - A compressed file is verified piece by piece, at the end of each member: of a damaged one,
@@ -40,6 +43,7 @@
 
 mod again;
 mod codec;
+mod common;
 mod content;
 mod cut;
 mod discover;

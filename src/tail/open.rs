@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::content::Content;
+use super::content::{Content, pause};
 use super::identity::{FileKey, Stamp, key_and_stamp};
 
 /// Opening a pipe that nobody writes to must not wait. No effect on regular files.
@@ -47,6 +47,7 @@ pub(super) fn open_inside(
     path: &Path,
     inside: &[PathBuf],
 ) -> Result<(Content, FileKey, Stamp), OpenError> {
+    pause();
     let file = match OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(OpenError::Moved),

@@ -7,6 +7,7 @@ use std::io;
 
 use super::Tail;
 use super::codec::{Fault, is_archive};
+use super::common::Common;
 use super::content::Content;
 use super::discover::{Found, outside};
 use super::identity::{
@@ -15,6 +16,7 @@ use super::identity::{
 };
 use super::name::is_packed;
 use super::open::OpenError;
+use super::reader::ReadError;
 use super::report::{Event, Problem, ProblemKind, SourceState};
 use super::scan::Pass;
 use super::source::{Inherited, Source};
@@ -22,11 +24,14 @@ use super::source::{Inherited, Source};
 /// Compressed files that are kept open between scans to be placed.
 const WAITING_MAX: usize = 2;
 
+/// How far from a file's end the end of its last whole line is looked for.
+const LINE_BYTES: u64 = 64 << 10;
+
 /// Generations that a file is compared with, byte by byte, at most.
 const COMPARED_MAX: usize = 8;
 
-/// A file that holds only what a living one holds: nothing in it needs reading, unless the original
-/// goes.
+/// A file that holds what another one holds or held: nothing in it needs reading yet, unless the
+/// original goes.
 #[derive(Debug)]
 pub(super) struct Copy {
     of: u64,
@@ -36,6 +41,19 @@ pub(super) struct Copy {
     size: u64,
     /// The end of the last whole line that it had then.
     lines: Anchor,
+    /// It goes on in its own way, and is read as soon as the original was read that far: should
+    /// that go before, the rest of it is here.
+    has_more: bool,
+}
+
+impl Copy {
+    fn new(of: u64, stamp: Stamp, size: u64) -> Self {
+        Self { of, stamp, size, lines: Anchor::START, has_more: false }
+    }
+
+    fn ends_with_line(&self) -> bool {
+        self.size == self.lines.offset
+    }
 }
 
 /// A file that is no known generation's by its inode.
@@ -52,6 +70,8 @@ struct Stranger {
 #[derive(Debug)]
 pub(super) struct Waiting {
     file: Content,
+    /// As it was when it was compared.
+    stamp: Stamp,
     compared: Option<(u64, Common)>,
 }
 
@@ -74,14 +94,13 @@ enum Origin {
     New,
     /// The generation's: its own file is gone or holds something else now.
     Same(u64),
-    /// As far as it goes, that of a living file.
+    /// As far as it goes or was looked at, that of another file.
     Copy(Copy),
-    /// That of a file of which nothing was read yet, and more: that file is a copy of this one,
-    /// perhaps not finished.
+    /// That of another file, and more: that file is a copy of this one, perhaps not finished.
     Original(Copy),
     /// Something changed while they were compared.
     Unclear,
-    /// Not even as far as a generation's file was read that is gone: the rest may follow.
+    /// A generation's whose file is gone, not even as far as that was read: the rest may follow.
     CutOff,
     /// Nobody can tell.
     Unreadable(ProblemKind, &'static str),
@@ -92,12 +111,15 @@ enum Origin {
 impl Tail {
     /// Finds a place for a file that is not a known generation's by its inode.
     pub(super) fn place(&mut self, found: Found, pass: &mut Pass) {
-        let is_same_copy = self
-            .copies
-            .get(&found.key)
-            .is_some_and(|copy| copy.stamp == found.stamp && self.is_alive(copy.of, pass));
-        // An empty file is nobody's yet: it may be the beginning of a copy.
-        if is_same_copy || found.stamp.size == 0 {
+        let read = |of: u64| self.sources.get(&of).map_or(0, |source| source.read.offset);
+        let is_same_copy = self.copies.get(&found.key).is_some_and(|copy| {
+            let is_idle =
+                if copy.has_more { read(copy.of) < copy.size } else { copy.stamp == found.stamp };
+            is_idle && self.is_alive(copy.of, pass)
+        });
+        // An empty file is nobody's yet: it may be the beginning of a copy. Where an original was
+        // truncated since, the copy is there by now.
+        if is_same_copy || (found.stamp.size == 0 && pass.lost.is_empty()) {
             return;
         }
         if pass.unpackable_bytes == 0 && is_packed(&found.path) {
@@ -146,9 +168,9 @@ impl Tail {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.is_deciding = true;
-                let Stranger { found, file, compared, .. } = stranger;
+                let Stranger { found, file, stamp, compared, .. } = stranger;
                 if self.waiting.len() < WAITING_MAX {
-                    self.waiting.insert(found.key, Waiting { file, compared });
+                    self.waiting.insert(found.key, Waiting { file, stamp, compared });
                 }
             }
             Err(error) => pass.problems.push(Problem::refused(path, "read", &error)),
@@ -157,15 +179,15 @@ impl Tail {
 
     /// None if the file was swapped since it was listed.
     fn open_stranger(&mut self, found: Found) -> Result<Option<Stranger>, OpenError> {
-        let (file, compared) = match self.waiting.remove(&found.key) {
-            Some(waiting) => (waiting.file, waiting.compared),
+        let (file, before) = match self.waiting.remove(&found.key) {
+            Some(Waiting { file, stamp, compared }) => (file, Some((stamp, compared))),
             None => (self.files.open(&found.path, &self.inside)?.0, None),
         };
         let (key, stamp) = file.look()?;
         if key != found.key || stamp.size == 0 {
             return Ok(None);
         }
-        let compared = compared.filter(|_| stamp == found.stamp);
+        let compared = before.filter(|(before, _)| *before == stamp).and_then(|(_, common)| common);
         Ok(Some(Stranger { found, file, stamp, head: Vec::new(), compared }))
     }
 
@@ -229,7 +251,7 @@ impl Tail {
         let mates = self.mates(stranger, pass);
         for mate in &mates {
             match self.succession(stranger, mate, pass)? {
-                Some(Origin::CutOff) => return Ok(self.wait_for_the_rest(stranger)),
+                Some(Origin::CutOff) => return self.fall_short(stranger, mate.generation),
                 Some(origin) => return Ok(origin),
                 None => {}
             }
@@ -241,11 +263,17 @@ impl Tail {
             // What it had when both were last compared was in the original.
             let (of, is_unchanged) = (copy.of, copy.stamp == stranger.stamp);
             let until = if is_unchanged { copy.size } else { copy.lines.offset };
-            let is_read = self.sources.get(&of).is_some_and(|source| source.read.offset > until);
-            if is_unchanged && !is_read {
+            let may_grow = !is_unchanged && !copy.has_more;
+            let source = self.sources.get(&of);
+            let read = source.map_or(0, |source| source.read.offset);
+            if is_unchanged && read <= until {
                 return Ok(Origin::Same(of));
             }
-            if is_read && until > 0 && (is_unchanged || copy.lines.holds_in(&stranger.file)?) {
+            if read > until && until > 0 && (is_unchanged || copy.lines.holds_in(&stranger.file)?) {
+                let is_akin = source.is_some_and(|s| *s.stream == *stranger.found.stream);
+                if may_grow && is_akin && !stranger.file.reaches(read)? {
+                    return self.fall_short(stranger, of);
+                }
                 return Ok(Origin::Branch(Inherited { of, until }));
             }
         }
@@ -319,25 +347,44 @@ impl Tail {
         if !head.begins(&stranger.head) {
             return Ok(None);
         }
+        if pass.moved.contains(&mate.generation) {
+            return Ok(Some(Origin::Unclear));
+        }
         let bytes = stranger.head.get(..head.len as usize).unwrap_or_default();
         // Where nothing was read nothing can be skipped by mistake.
         if !(is_distinctive(bytes) || (is_akin && read == 0)) {
             return Ok(None);
         }
-        if source.read.holds_in(&stranger.file)? {
+        // Whether it is long enough is asked before its content: it may be growing.
+        let is_shorter = !stranger.file.reaches(read)?;
+        if !is_shorter && source.read.holds_in(&stranger.file)? {
             // What is still being written to through a deleted name is longer than any copy of it.
             let is_all = !is_adrift || stranger.file.reaches(source.size)?;
             return Ok(is_all.then_some(Origin::Same(mate.generation)));
         }
-        if is_adrift || !(is_akin && head.is_full()) || stranger.file.reaches(read)? {
-            return Ok(None);
-        }
+        let is_short = is_shorter && !is_adrift && is_akin && head.is_full();
+        Ok(is_short.then_some(Origin::CutOff))
+    }
+
+    /// Decides about a file that holds less than was read of a generation that is gone. Either it
+    /// is being copied, and the rest follows, or it was copied before that was last read, so that
+    /// its part of it was read in the original. Who writes lines stops at their ends; who copies
+    /// does so by chance: both of two looks must find one.
+    fn fall_short(&mut self, stranger: &Stranger, of: u64) -> io::Result<Origin> {
         if stranger.file.fault() == Some(Fault::Cut) {
-            return Ok(Some(Origin::CutOff));
+            return Ok(self.wait_for_the_rest(stranger));
         }
-        // Copied earlier than it was last read: the copy's part of it was read in the original.
-        let from = Inherited { of: mate.generation, until: stranger.file.extent()?.size };
-        Ok(Some(Origin::Branch(from)))
+        let size = stranger.file.extent()?.size;
+        let lines = last_line_end(&stranger.file, size)?;
+        let before = self.copies.get(&stranger.found.key).filter(|copy| copy.of == of);
+        if let Some(copy) = before.filter(|copy| copy.ends_with_line()) {
+            if copy.has_more || lines == size {
+                return Ok(Origin::Branch(Inherited { of, until: copy.size }));
+            }
+            return Ok(Origin::Unclear);
+        }
+        let lines = Anchor::at(&stranger.file, lines)?.unwrap_or(Anchor::START);
+        Ok(Origin::Copy(Copy { lines, ..Copy::new(of, stranger.stamp, size) }))
     }
 
     /// Whether comparing byte by byte can show that the stranger was copied from a file that
@@ -355,47 +402,36 @@ impl Tail {
         generation: u64,
         is_known_copy: bool,
     ) -> io::Result<Option<Origin>> {
-        if self.open_again(generation).is_err() {
-            return Ok(None);
-        }
+        let opened = self.open_again(generation);
         let Some(source) = self.sources.get_mut(&generation) else { return Ok(None) };
+        match opened {
+            Ok(()) => {}
+            // Moved away since it was seen, which is when copies of it take its place.
+            Err(ReadError::Gone | ReadError::Open(OpenError::Moved)) => {
+                return Ok(Some(Origin::Unclear));
+            }
+            // What was read of it must not be read again, only since it cannot be compared now.
+            Err(ReadError::Open(OpenError::Io(error)))
+                if source.read.offset > 0 && source.read.head.begins(&stranger.head) =>
+            {
+                return Err(error);
+            }
+            Err(_) => return Ok(None),
+        }
         let Some(file) = self.files.get(generation) else { return Ok(None) };
         let before = stranger.compared.take().filter(|(with, _)| *with == generation);
         let mut common = before.map(|(_, common)| common).unwrap_or_default();
         file.allow(u64::MAX);
-        let outcome = compare(&stranger.file, file, &mut common);
+        // Either may change while they are compared: what is noted of it is older.
+        let (_, stamp) = file.look()?;
+        let outcome = common.extend(&stranger.file, file);
         stranger.compared = Some((generation, common));
         outcome?;
         if !source.verify_change(file)? {
             return Ok(Some(Origin::Unclear));
         }
-        let head = usize::try_from(common.bytes).unwrap_or(HEAD_BYTES).min(stranger.head.len());
-        // Two living logs of different names may well begin alike where lines have no time: to take one for a copy
-        // would lose what it says. Within a stream, copies are what rotations make.
-        let is_akin = *source.stream == *stranger.found.stream;
-        let head = stranger.head.get(..head).unwrap_or_default();
-        let is_long = common.bytes >= HEAD_BYTES as u64;
-        if !(is_long || holds_time(head) || (is_akin && is_distinctive(head))) {
-            return Ok(None);
-        }
-        let size = stranger.file.extent()?.size;
-        if common.is_all_of(&stranger.file)? {
-            let (of, stamp) = (generation, stranger.stamp);
-            let lines = Anchor::at(&stranger.file, common.line_bytes)?;
-            let lines = lines.unwrap_or(Anchor::START);
-            return Ok(Some(Origin::Copy(Copy { of, stamp, size, lines })));
-        }
-        let read = source.read.offset;
-        let (_, stamp) = file.look()?;
-        let is_all = common.is_all_of(file)?;
-        if read == 0 && source.inherited.is_none() && is_all {
-            let size = common.bytes;
-            let lines = Anchor::at(file, common.line_bytes)?.unwrap_or(Anchor::START);
-            return Ok(Some(Origin::Original(Copy { of: generation, stamp, size, lines })));
-        }
-        let is_branch = is_known_copy || is_all || (read > 0 && common.bytes >= read);
-        let from = Inherited { of: generation, until: common.line_bytes };
-        Ok((is_branch && common.line_bytes > 0).then_some(Origin::Branch(from)))
+        let original = Copy::new(generation, stamp, common.bytes);
+        judge(stranger, source, file, &original, &common, is_known_copy)
     }
 
     /// Goes on with a generation in another file.
@@ -408,35 +444,41 @@ impl Tail {
         source.key = stranger.found.key;
         self.by_key.insert(source.key, generation);
         self.copies.remove(&source.key);
-        // The original may have begun with more since it was copied, or have been gone when it was
-        // committed.
+        // The original may have begun with more since it was copied.
         source.seen = Head::seen(&stranger.head);
-        for anchor in [&mut source.read, &mut source.committed] {
-            if let Ok(Some(there)) = Anchor::at(&stranger.file, anchor.offset) {
-                *anchor = there;
-            }
-        }
+        // It may have been gone when it was committed.
+        let committed = Anchor::at(&stranger.file, source.committed.offset);
         // What had been seen in the original beyond the copy's end is lost; verifying counts it.
         source.verified = None;
         source.forget_progress();
-        // The copy was just compared; should it have changed since, the next scan finds out.
-        source.is_stalled = !source.verify(&stranger.file).unwrap_or(false);
+        // The file was just compared; should it have changed since, the next scan finds out.
+        let has_changed = matches!(source.verify(&stranger.file), Ok(false));
+        if !has_changed && let Ok(Some(committed)) = committed {
+            source.committed = committed;
+        }
         self.files.hold(generation, stranger.file);
         self.see(generation, stranger.found, pass);
+        if let Some(source) = self.sources.get_mut(&generation) {
+            source.is_stalled = has_changed;
+        }
     }
 
     /// Makes a new generation of the stranger.
     fn adopt(&mut self, stranger: Stranger, inherited: Option<Inherited>, pass: &mut Pass) {
         let generation = self.next_generation;
-        self.next_generation += 1;
-        let Stranger { found, file, stamp, head, .. } = stranger;
+        let Stranger { found, file, head, .. } = stranger;
         let mut source = Source::new(generation, &found.stream, found.path.clone(), found.key);
-        // What cannot be found out now shows when it is read.
-        source.is_stalled = source.note_extent(&file).is_err();
         source.seen = Head::seen(&head);
         source.opening = opening(&head);
-        source.verified = Some(stamp);
         source.inherited = inherited;
+        match source.verify(&file) {
+            Ok(true) => {}
+            // Something else than was just looked at: the next scan sees it as it is then.
+            Ok(false) => return,
+            // What cannot be found out now shows when it is read.
+            Err(_) => source.is_stalled = true,
+        }
+        self.next_generation += 1;
         if let Some(heads) = pass.heads.as_mut() {
             heads.add(&source);
         }
@@ -450,6 +492,58 @@ impl Tail {
         }
         self.see(generation, found, pass);
     }
+}
+
+/// What a stranger is that was just compared with a generation's living file; `original` describes
+/// that file as it was before.
+fn judge(
+    stranger: &Stranger,
+    source: &Source,
+    file: &Content,
+    original: &Copy,
+    common: &Common,
+    is_known_copy: bool,
+) -> io::Result<Option<Origin>> {
+    let head = usize::try_from(common.bytes).unwrap_or(HEAD_BYTES).min(stranger.head.len());
+    // Two living logs of different names may well begin alike where lines have no time: to take
+    // one for a copy would lose what it says. Within a stream, copies are what rotations make.
+    let is_akin = *source.stream == *stranger.found.stream;
+    let head = stranger.head.get(..head).unwrap_or_default();
+    let is_long = common.bytes >= HEAD_BYTES as u64;
+    if !(is_long || holds_time(head) || (is_akin && is_distinctive(head))) {
+        return Ok(None);
+    }
+    let until = common.line_bytes;
+    let lines =
+        |file: &Content| Ok::<_, io::Error>(Anchor::at(file, until)?.unwrap_or(Anchor::START));
+    let copy = Copy::new(original.of, stranger.stamp, common.bytes);
+    if common.is_all_of_left {
+        return Ok(Some(Origin::Copy(Copy { lines: lines(&stranger.file)?, ..copy })));
+    }
+    let read = source.read.offset;
+    let is_all = common.is_all_of_right;
+    // A rotation's copy that was found before the log itself is in the making as long as it is
+    // shorter.
+    let is_in_making = is_akin && stranger.found.is_live && source.state == SourceState::Rotated;
+    if is_all && (is_in_making || (read == 0 && source.inherited.is_none())) {
+        return Ok(Some(Origin::Original(Copy { lines: lines(file)?, ..*original })));
+    }
+    let is_branch = is_known_copy || is_all || (read > 0 && common.bytes >= read);
+    if !is_branch || until == 0 {
+        return Ok(None);
+    }
+    if read < until {
+        let (size, lines) = (until, lines(&stranger.file)?);
+        return Ok(Some(Origin::Copy(Copy { size, lines, has_more: true, ..copy })));
+    }
+    Ok(Some(Origin::Branch(Inherited { of: copy.of, until })))
+}
+
+/// Where the last whole line ends of `size` bytes, as far as it is not too far from their end.
+fn last_line_end(file: &Content, size: u64) -> io::Result<u64> {
+    let start = size.saturating_sub(LINE_BYTES);
+    let end = file.read_up_to(start, size - start)?;
+    Ok(memchr::memrchr(b'\n', &end).map_or(0, |newline| start + newline as u64 + 1))
 }
 
 /// Generations by their heads.
@@ -490,39 +584,5 @@ impl Heads {
             alike.extend(same_len.get(&first_half(&hasher.finalize())).into_iter().flatten());
         }
         alike
-    }
-}
-
-/// What two files have in common from their beginnings on.
-#[derive(Clone, Copy, Debug, Default)]
-struct Common {
-    bytes: u64,
-    /// Up to the last newline of it.
-    line_bytes: u64,
-}
-
-impl Common {
-    /// Whether it is all that the file holds.
-    fn is_all_of(&self, file: &Content) -> io::Result<bool> {
-        let extent = file.extent()?;
-        Ok(!extent.has_more && self.bytes >= extent.size)
-    }
-}
-
-/// Goes on comparing from `common` on.
-fn compare(left: &Content, right: &Content, common: &mut Common) -> io::Result<()> {
-    const BLOCK_BYTES: u64 = 64 << 10;
-    loop {
-        let left = left.read_up_to(common.bytes, BLOCK_BYTES)?;
-        let right = right.read_aside(common.bytes, BLOCK_BYTES)?;
-        let same = left.iter().zip(&right).take_while(|(left, right)| left == right).count();
-        let block = left.get(..same).unwrap_or_default();
-        if let Some(newline) = memchr::memrchr(b'\n', block) {
-            common.line_bytes = common.bytes + newline as u64 + 1;
-        }
-        common.bytes += same as u64;
-        if (same as u64) < BLOCK_BYTES {
-            return Ok(());
-        }
     }
 }

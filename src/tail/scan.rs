@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::Tail;
 use super::codec::Fault;
 use super::content::Content;
-use super::discover::{Found, outside, walk};
+use super::discover::{Found, Walk, outside, walk};
 use super::name::is_packed;
 use super::open::OpenError;
 use super::place::Heads;
@@ -32,6 +32,8 @@ pub(super) struct Pass {
     pub(super) problems: Vec<Problem>,
     /// Generations whose file is where a path leads.
     pub(super) seen: BTreeSet<u64>,
+    /// Generations whose file was renamed, replaced or deleted since it was listed.
+    pub(super) moved: BTreeSet<u64>,
     /// Generations whose file holds other content now.
     pub(super) lost: BTreeMap<u64, Loss>,
     /// Files that hold no known generation's content by what their inode says.
@@ -64,23 +66,21 @@ impl Tail {
     /// stream by stream, each from its oldest file to its newest. `now` serves the grace period
     /// alone. A file that cannot be read is a problem in the report and holds up no other.
     pub fn scan(&mut self, now: Micros) -> ScanReport {
-        let walk = walk(&self.config.roots, |key, path| {
-            let known = self.by_key.get(&key).and_then(|generation| self.sources.get(generation));
-            known.is_some_and(|source| source.path == path)
-        });
+        let walk = self.walk();
         self.inside = walk.inside;
         let mut pass = Pass {
             now,
             events: Vec::new(),
             problems: walk.problems,
             seen: BTreeSet::new(),
+            moved: BTreeSet::new(),
             lost: BTreeMap::new(),
             strangers: Vec::new(),
             unpackable_bytes: UNPACKED_BYTES_MAX,
             heads: None,
         };
         self.is_deciding = false;
-        let keys: BTreeSet<_> = walk.found.iter().map(|found| found.key).collect();
+        let mut keys: BTreeSet<_> = walk.found.iter().map(|found| found.key).collect();
         for found in walk.found {
             self.recognise(found, &mut pass);
         }
@@ -88,12 +88,34 @@ impl Tail {
         for stranger in mem::take(&mut pass.strangers) {
             self.place(stranger, &mut pass);
         }
+        if self.is_rest_lost(&pass) {
+            // The copy may have been made since the folders were listed.
+            for found in self.walk().found {
+                keys.insert(found.key);
+                if !self.by_key.contains_key(&found.key) {
+                    self.place(found, &mut pass);
+                }
+            }
+        }
         self.copies.retain(|key, _| keys.contains(key));
         self.waiting.retain(|key, _| keys.contains(key));
         self.cut_off.retain(|key, _| keys.contains(key) && !self.by_key.contains_key(key));
         self.miss(&walk.unseen, &mut pass);
         self.forget_gone();
         self.report(pass, walk.folders)
+    }
+
+    fn walk(&self) -> Walk {
+        walk(&self.config.roots, |key, path| {
+            let known = self.by_key.get(&key).and_then(|generation| self.sources.get(generation));
+            known.is_some_and(|source| source.path == path)
+        })
+    }
+
+    /// Whether content is gone of which not all was read.
+    fn is_rest_lost(&self, pass: &Pass) -> bool {
+        let source = |generation| self.sources.get(generation);
+        pass.lost.keys().filter_map(source).any(|source| source.unread_bytes() > 0)
     }
 
     /// Decides whether a file still is the generation that its inode was.
@@ -127,7 +149,9 @@ impl Tail {
                 pass.strangers.push(found);
             }
             // Swapped between the listing and now: the next scan sees clearly.
-            Err(OpenError::Moved | OpenError::Special) => {}
+            Err(OpenError::Moved | OpenError::Special) => {
+                pass.moved.insert(generation);
+            }
             Err(OpenError::Outside) => pass.problems.push(outside(&found.path)),
             Err(OpenError::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 pass.seen.insert(generation);

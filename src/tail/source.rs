@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::SourceStatus;
 use super::codec::Fault;
-use super::content::Content;
+use super::content::{Content, Extent};
 use super::identity::{Anchor, FileKey, HEAD_BYTES, Head, Stamp, is_same_content, opening};
 use super::report::SourceState;
 use super::skim::Skim;
@@ -202,14 +202,19 @@ impl Source {
         self.verify_content(file, stamp)
     }
 
-    /// As [`Source::verify`], but trusts a stamp that was verified before: for the many reads
-    /// between two scans.
+    /// As [`Source::verify`], for the many reads between two scans: where the stamp was verified
+    /// before, only the content read is compared, and that only as long as a coarse clock could
+    /// have hidden a change.
     pub(super) fn verify_change(&mut self, file: &Content) -> io::Result<bool> {
         let (_, stamp) = file.look()?;
-        if self.verified == Some(stamp) {
+        if self.verified != Some(stamp) {
+            return self.verify_content(file, stamp);
+        }
+        // An archive is not written over within a tick of the clock.
+        if self.is_settled || file.is_packed() {
             return Ok(true);
         }
-        self.verify_content(file, stamp)
+        is_same_content(file, &self.seen, &self.read)
     }
 
     fn verify_content(&mut self, file: &Content, stamp: Stamp) -> io::Result<bool> {
@@ -218,14 +223,17 @@ impl Source {
         {
             return Ok(false);
         }
+        // Before its content is compared: where that is still the same then, this was, too.
+        let before = file.extent()?;
+        let bytes = file.read_up_to(0, HEAD_BYTES as u64)?;
         if !self.is_drained_archive(file)? && !is_same_content(file, &self.seen, &self.read)? {
             return Ok(false);
         }
-        let bytes = file.read_up_to(0, HEAD_BYTES as u64)?;
         self.seen = Head::seen(&bytes);
         self.opening = opening(&bytes);
         self.is_settled = self.verified == Some(stamp);
-        let extent = file.extent()?;
+        // How much is in an archive is known better now.
+        let extent = if file.is_packed() { file.extent()? } else { before };
         if !self.is_settled && !self.is_mere_growth(extent.size) {
             self.forget_progress();
         }
@@ -236,7 +244,7 @@ impl Source {
         if !extent.has_more {
             self.lost_bytes += self.size.saturating_sub(extent.size);
         }
-        self.note_extent(file)?;
+        self.note(file, extent)?;
         Ok(true)
     }
 
@@ -254,7 +262,10 @@ impl Source {
 
     /// Notes how much there is, as far as it is known by now.
     pub(super) fn note_extent(&mut self, file: &Content) -> io::Result<()> {
-        let extent = file.extent()?;
+        self.note(file, file.extent()?)
+    }
+
+    fn note(&mut self, file: &Content, extent: Extent) -> io::Result<()> {
         self.size = extent.size;
         if file.is_packed() {
             let stated_size = match &self.unpacking {

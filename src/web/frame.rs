@@ -26,7 +26,7 @@ pub(crate) struct Frame {
 
 /// What only signed-in people see.
 pub(crate) struct Inside {
-    pub(crate) alarms: Vec<Shown>,
+    pub(crate) alarms: Vec<Vec<Shown>>,
     pub(crate) progress: Option<Shown>,
     /// The newest alert when the page was made: the banner counts from it.
     pub(crate) seq: u64,

@@ -26,14 +26,14 @@ pub struct Health {
 }
 
 impl Health {
-    /// What is wrong, worst first; empty when all is well.
-    pub(crate) fn alarms(&self, now: Micros) -> Vec<Shown> {
-        let mut alarms = Vec::new();
+    /// What is wrong, worst first, each as the lines that it has; empty when all is well.
+    pub(crate) fn alarms(&self, now: Micros) -> Vec<Vec<Shown>> {
+        let mut alarms: Vec<Vec<Shown>> = Vec::new();
         if let Some(error) = &self.ingest_error {
-            alarms.push(Shown::new(&format!("Ingest has stopped: {error}")));
+            alarms.push(Shown::lines(&format!("Ingest has stopped: {error}")));
         }
         if let Some((free, needed)) = self.disk_full {
-            alarms.push(Shown::new(&format!(
+            alarms.push(Shown::lines(&format!(
                 "The disk with the database is full: {} are free and {} are needed. New log lines are not read until \
                  there is room; then reading goes on by itself. Nothing is lost as long as the logs are kept.",
                 bytes(free),
@@ -41,16 +41,16 @@ impl Health {
             )));
         }
         if let Some(silence) = self.stalled_for(now) {
-            alarms.push(Shown::new(&format!(
+            alarms.push(Shown::lines(&format!(
                 "Ingest has been silent for {}: new log lines are not being read.",
                 duration(silence)
             )));
         }
         if let Some(reason) = &self.watcher_degraded {
-            alarms.push(Shown::new(&format!("File changes are noticed late: {reason}")));
+            alarms.push(Shown::lines(&format!("File changes are noticed late: {reason}")));
         }
-        alarms.extend(self.rules_refused.iter().map(|told| Shown::new(told)));
-        alarms.extend(self.problems.iter().map(|problem| Shown::new(problem)));
+        alarms.extend(self.rules_refused.iter().map(|told| Shown::lines(told)));
+        alarms.extend(self.problems.iter().map(|problem| Shown::lines(problem)));
         alarms
     }
 
@@ -92,8 +92,9 @@ mod tests {
         let health = Health { disk_full: Some((3 << 20, 64 << 20)), ..Health::default() };
         let alarms = health.alarms(Micros(0));
         let [alarm] = &alarms[..] else { panic!("one alarm and not {}", alarms.len()) };
-        assert!(alarm.as_str().contains("full"), "{}", alarm.as_str());
-        assert!(alarm.as_str().contains("64"), "{}", alarm.as_str());
+        let [line] = &alarm[..] else { panic!("one line and not {}", alarm.len()) };
+        assert!(line.as_str().contains("full"), "{}", line.as_str());
+        assert!(line.as_str().contains("64"), "{}", line.as_str());
     }
 
     #[test]

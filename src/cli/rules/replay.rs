@@ -98,8 +98,8 @@ fn rules(args: &Args, common: &Common) -> Result<Arc<RuleSet>, Failure> {
         return Err(Failure::usage(anyhow!("name either files or rules in force, not both")));
     }
     let texts: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let rules = RuleSet::compile(&texts)
-        .map_err(|problems| setup::refused(RulesError::Problems(problems)))?;
+    let rules =
+        RuleSet::compile(&texts).map_err(|problems| setup::refused(RulesError::of(problems)))?;
     Ok(Arc::new(rules))
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::super::clock::{Clocks, Sample};
 use super::super::pair::{Joined, Tied};
-use super::super::unit::Unit;
+use super::super::waiting::Seen;
 use super::super::{Diff, build, pair};
 use super::{Entry, ToolState, UnitKey};
 use crate::model::{Call, Micros, Sighting};
@@ -17,7 +17,8 @@ const ENTERED_MAX: usize = 16;
 impl ToolState {
     pub(super) fn settle_alone(&mut self, key: UnitKey, clocks: &Clocks, diff: &mut Diff) {
         let Some(entry) = self.units.get(&key) else { return };
-        let joined = pair::alone(&entry.unit, 0, clocks);
+        let seen = Seen::new(&entry.unit, 0, clocks);
+        let joined = pair::alone(&seen);
         let occurrence = self.occurrence(entry);
         let is_known = known(&joined, occurrence, &[entry]).is_some();
         let call = (!is_known).then(|| Arc::new(build::build(&joined, occurrence)));
@@ -35,9 +36,9 @@ impl ToolState {
         // They follow each other, with nothing between them.
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return };
         let entries: Vec<&Entry> = self.units.range(*first..=*last).map(|(_, one)| one).collect();
-        let units: Vec<&Unit> = entries.iter().map(|entry| &entry.unit).collect();
-        enter(&units, clocks);
-        let verdict = pair::join(&units, clocks);
+        let seen = Seen::all(entries.iter().map(|entry| &entry.unit), clocks);
+        enter(&seen, clocks);
+        let verdict = pair::join(&seen, clocks);
         // Calls that are told of already: those that stay as they are need not be.
         let mut seen: FxHashSet<*const Call> = FxHashSet::default();
         let mut owners: Vec<Option<(Arc<Call>, usize)>> = vec![None; entries.len()];
@@ -78,23 +79,18 @@ impl ToolState {
 
     /// How many of its equals come before it.
     fn occurrence(&self, entry: &Entry) -> usize {
-        self.equals
-            .get(&entry.equal)
-            .and_then(|equals| equals.binary_search(&entry.unit.base.id).ok())
-            .unwrap_or(0)
+        self.equals.before(entry.equal, entry.unit.base.id)
     }
 }
 
 /// Tells the clocks whose calls are joined and when, each stream and hour mostly once.
-fn enter(units: &[&Unit], clocks: &mut Clocks) {
-    let mut entered: Vec<(*const u8, i64)> = Vec::new();
-    for unit in units {
-        let Some((from, _)) = unit.interval() else { continue };
-        let stream = &unit.base.stream;
-        let at = from.plus(clocks.offset(stream));
-        let hour = (stream.as_ptr(), at.0.div_euclid(Micros::HOUR));
+fn enter(units: &[Seen<'_>], clocks: &mut Clocks) {
+    let mut entered: Vec<(usize, i64)> = Vec::new();
+    for seen in units {
+        let Some((at, _)) = seen.span else { continue };
+        let hour = (seen.number, at.0.div_euclid(Micros::HOUR));
         if !entered.contains(&hour) {
-            clocks.enter(stream, at);
+            clocks.enter(seen.stream(), at);
             if entered.len() < ENTERED_MAX {
                 entered.push(hour);
             }

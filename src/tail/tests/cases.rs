@@ -350,3 +350,21 @@ fn times_that_go_back_change_nothing() {
     assert_eq!(bench.catch_up().events, []);
     assert_eq!(bench.lines(), expected(1..3));
 }
+
+#[test]
+fn a_change_that_a_coarse_clock_hides_is_found_before_more_is_read() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1000..1400));
+    bench.scan();
+    let chunk = bench.tail.read(1, 4096);
+    bench.store(&chunk);
+    let read = bench.lines().len();
+    bench.rewrite("a.jsonl", lines(2000..2400));
+    // As if all that had happened within one tick of the clock.
+    let (_, stamp) = bench.tail.files.peek(1).unwrap().look().unwrap();
+    bench.tail.sources.get_mut(&1).unwrap().verified = Some(stamp);
+    assert_eq!(bench.tail.read(1, 4096).items, []);
+    bench.catch_up();
+    assert_eq!(bench.lines()[..read], expected(1000..1400)[..read]);
+    assert_eq!(bench.lines()[read..], expected(2000..2400));
+}

@@ -296,3 +296,48 @@ fn two_living_logs_that_begin_alike_and_have_no_times_are_both_read() {
     bench.catch_up();
     assert_eq!(bench.lines().len(), 2);
 }
+
+#[test]
+fn a_log_cut_to_its_beginning_in_another_file_is_read_on() {
+    for looks in 1..4 {
+        let mut bench = Bench::new();
+        bench.append("a.jsonl", lines(1..400));
+        bench.catch_up();
+        bench.append(".swap", lines(1..300));
+        bench.rename(".swap", "a.jsonl");
+        bench.restart();
+        let path = bench.path("a.jsonl");
+        let copied = Event::Copied { path, of: 1 };
+        assert!(bench.catch_up().events.contains(&copied), "it is told");
+        for _ in 1..looks {
+            bench.catch_up();
+        }
+        bench.append("a.jsonl", lines(400..410));
+        bench.catch_up();
+        // Not even half a line is taken for more of the copy.
+        bench.append("a.jsonl", line(410));
+        bench.catch_up();
+        bench.append("a.jsonl", "\n");
+        bench.catch_up();
+        assert_eq!(bench.lines(), expected(1..411), "{looks}");
+    }
+}
+
+#[test]
+fn a_copy_put_back_piece_by_piece_waits_until_it_is_whole() {
+    for name in ["a.jsonl", "a.jsonl.1"] {
+        let mut bench = Bench::new();
+        bench.append("a.jsonl", lines(1..400));
+        bench.catch_up();
+        bench.remove("a.jsonl");
+        bench.restart();
+        let whole = lines(1..410);
+        for piece in whole.as_bytes().chunks(4500) {
+            bench.append(name, piece);
+            bench.catch_up();
+            bench.catch_up();
+        }
+        assert_eq!(bench.lines(), expected(1..410), "{name}");
+        assert_eq!(bench.cursors.len(), 1);
+    }
+}

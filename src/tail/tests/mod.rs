@@ -8,6 +8,7 @@ mod lines;
 mod load;
 mod packed;
 mod story;
+pub(super) mod turns;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};

@@ -60,6 +60,14 @@ async fn refused_files_are_told_on_every_page_and_whole_on_their_own() {
     for path in ["/", "/rules", "/sources"] {
         assert!(site.get(path).await.body.contains("The changed rules are refused."), "{path}");
     }
+    // Lines are lines, and each of them is inert.
+    site.health.send_modify(|health| {
+        health.rules_refused = Some("refused:\n3 | <b>x\r\n  | \u{202e}y".to_owned());
+    });
+    let page = site.get("/").await.body;
+    let lines = "<bdi>refused:</bdi><br><bdi>3 | &#60;b&#62;x</bdi><br><bdi>  | \\u{202e}y</bdi>";
+    assert!(page.contains(lines), "{page}");
+    assert!(page.contains("data-alarms=\"1\""), "one alarm, whatever its lines");
     let page = site.get("/rules").await.body;
     assert!(page.contains("<bdi>a.yml:3: this</bdi>") && page.contains("<bdi>b.yml:4: that</bdi>"));
     site.rules.send_replace(RulesShown::default());

@@ -1,0 +1,240 @@
+//! Overrides applied to rules: thresholds, levels, exceptions.
+
+use super::correlation::{share, smallest};
+use super::field::did_you_mean;
+use super::figures::{Figures, Given};
+use super::matcher::Expr;
+use super::overrides::{Exception, Override, Overrides};
+use super::problem::{Problems, RuleProblem};
+use super::rule::{Kind, Rule, RuleSet};
+use super::stages::Order;
+use super::tally::{Count, Counted};
+
+impl RuleSet {
+    /// Applies overrides to the rules; what does not fit is reported, all of it at once, and the set is then not to be
+    /// used. `others` are rules that there are though not in this set. Rules that are switched off leave it.
+    pub fn tune(&mut self, overrides: &Overrides, others: &[&str]) -> Vec<RuleProblem> {
+        let mut problems = Problems::new(&overrides.file);
+        for (name, change) in &overrides.rules {
+            let found = self.rules.iter_mut().find(|rule| *rule.name == **name);
+            match found {
+                Some(rule) => change.apply(rule, &mut self.detections, &mut problems),
+                None if others.contains(&name.as_str()) => {}
+                None => {
+                    let names = self.rules.iter().map(|rule| &*rule.name);
+                    let hint = did_you_mean(name, names.chain(others.iter().copied()));
+                    problems.push(change.mark, format!("there is no rule `{name}`{hint}"));
+                }
+            }
+        }
+        self.rules.retain(|rule| !overrides.disables(&rule.name));
+        problems.into_found()
+    }
+}
+
+impl Override {
+    fn apply(&self, rule: &mut Rule, detections: &mut Vec<Expr>, problems: &mut Problems<'_>) {
+        if let Some(level) = self.level {
+            rule.level = level;
+        }
+        self.figures.apply(rule, problems);
+        for Given { mark, value: (name, figures) } in &self.stages {
+            let number = rule.stage_names.iter().position(|stage| **stage == **name);
+            match number.and_then(|number| rule.kind.count_mut(number)) {
+                Some(count) => {
+                    figures.apply_to_count(count, name, problems);
+                    let span = figures.timespan.as_ref().map(|span| span.value);
+                    count.timespan_micros = span.unwrap_or(count.timespan_micros);
+                }
+                None => problems.push(*mark, no_stage(rule, name)),
+            }
+        }
+        for Given { mark, value: (key, number) } in &self.numbers {
+            if !set_number(rule, detections, key, *number) {
+                problems.push(*mark, no_number(rule, detections, key));
+            }
+        }
+        except(rule, detections, &self.except);
+    }
+}
+
+/// Why a stage cannot be changed.
+fn no_stage(rule: &mut Rule, name: &str) -> String {
+    let mut counts = Vec::new();
+    for (number, stage) in rule.stage_names.iter().enumerate() {
+        if rule.kind.count_mut(number).is_some() {
+            counts.push(&**stage);
+        }
+    }
+    let hint = did_you_mean(name, counts.iter().copied());
+    let rule_name = &rule.name;
+    if counts.is_empty() {
+        return format!(
+            "`{rule_name}` has no counts among other stages, so it has no `stages` to change"
+        );
+    }
+    format!(
+        "`{rule_name}` has no count `{name}` among its stages; there are {}{hint}",
+        counts.join(", ")
+    )
+}
+
+impl Figures {
+    /// Of the rule: its count is the first, its timespan that of the stages where there are several.
+    fn apply(&self, rule: &mut Rule, problems: &mut Problems<'_>) {
+        let name = std::sync::Arc::clone(&rule.name);
+        if let Kind::FirstSeen(first) = &mut rule.kind {
+            if let Some(Given { value, .. }) = self.baseline {
+                first.baseline = usize::try_from(value).unwrap_or(usize::MAX);
+            }
+            first.learning_micros =
+                self.learning.as_ref().map(|given| given.value).or(first.learning_micros);
+        } else {
+            for (key, mark) in [
+                ("baseline", self.baseline.as_ref().map(|given| given.mark)),
+                ("learning", self.learning.as_ref().map(|given| given.mark)),
+            ] {
+                if let Some(mark) = mark {
+                    problems.push(
+                        mark,
+                        format!("`{name}` is no first_seen rule, so it has no `{key}`"),
+                    );
+                }
+            }
+        }
+        let counts = self.condition.is_some() || self.minimum.is_some();
+        match rule.kind.first_count_mut() {
+            Some(count) if counts => {
+                self.apply_to_count(count, &name, problems);
+            }
+            Some(_) => {}
+            None => {
+                let marks = [
+                    self.condition.as_ref().map(|given| given.mark),
+                    self.minimum.as_ref().map(|given| given.mark),
+                ];
+                for mark in marks.into_iter().flatten() {
+                    let message = format!(
+                        "`{name}` counts nothing, so it has no `count`, `condition` or `minimum`"
+                    );
+                    problems.push(mark, message);
+                }
+            }
+        }
+        if let Some(span) = &self.timespan
+            && !set_timespan(&mut rule.kind, span.value)
+        {
+            problems.push(span.mark, format!("`{name}` has no `timespan` to change"));
+        }
+    }
+
+    fn apply_to_count(&self, count: &mut Count, name: &str, problems: &mut Problems<'_>) {
+        if let Some(given) = &self.condition {
+            match &mut count.what {
+                Counted::Events(bounds, min) | Counted::Values { bounds, min, .. } => {
+                    if let Some(least) = smallest(given.mark, &given.value, problems) {
+                        (*bounds, *min) = (given.value.clone(), least);
+                    }
+                }
+                Counted::Share { bounds, .. } => {
+                    if !share(given.mark, &given.value, problems) {
+                        return;
+                    }
+                    if !given.value.can_be_share() {
+                        problems.push(given.mark, "no share from 0 to 1 fits the `condition`");
+                    }
+                    *bounds = given.value.clone();
+                }
+            }
+        }
+        match (&self.minimum, &mut count.what) {
+            (Some(given), Counted::Share { minimum, .. }) => *minimum = given.value,
+            (Some(given), _) => {
+                problems.push(given.mark, format!("`{name}` is no ratio, so it has no `minimum`"));
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// False where the rule has no span. Of counts with other stages, the span is that of the stages.
+fn set_timespan(kind: &mut Kind, micros: i64) -> bool {
+    let Kind::Chain(chain) = kind else { return false };
+    if matches!(chain.order, Order::Session { .. }) {
+        return false;
+    }
+    match chain.stages.as_mut_slice() {
+        [only] => match &mut only.count {
+            Some(count) => count.timespan_micros = micros,
+            None => return false,
+        },
+        _ => chain.timespan_micros = micros,
+    }
+    chain.quiet_micros = micros;
+    true
+}
+
+/// Compares with another number wherever the rule asks `key`; false where it does not.
+fn set_number(rule: &mut Rule, detections: &mut Vec<Expr>, key: &str, number: f64) -> bool {
+    let mut is_found = false;
+    for slot in rule.kind.slots_mut() {
+        let Some(expr) = detections.get(slot.detection) else { continue };
+        let mut changed = expr.clone();
+        if changed.set_number(key, number) {
+            is_found = true;
+            slot.detection = detections.len();
+            detections.push(changed);
+        }
+    }
+    is_found
+}
+
+/// Why a number cannot be changed.
+fn no_number(rule: &mut Rule, detections: &[Expr], key: &str) -> String {
+    let mut known: Vec<&str> = Vec::new();
+    for slot in rule.kind.slots_mut() {
+        if let Some(expr) = detections.get(slot.detection) {
+            expr.each_item(&mut |item| known.extend(item.number_key()));
+        }
+    }
+    known.sort_unstable();
+    known.dedup();
+    let rule = &rule.name;
+    if known.is_empty() {
+        return format!("`{rule}` compares no field with a number");
+    }
+    let hint = did_you_mean(key, known.iter().copied());
+    format!("`{rule}` does not compare `{key}` with a number; there are {}{hint}", known.join(", "))
+}
+
+/// Takes the excepted calls out of everything that the rule looks for.
+fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception]) {
+    if exceptions.is_empty() {
+        return;
+    }
+    let any = Expr::Or(exceptions.iter().map(|except| except.expr.clone()).collect());
+    for slot in rule.kind.slots_mut() {
+        let Some(expr) = detections.get(slot.detection) else { continue };
+        // Whether a detection looks at ingest events is told by its own part alone.
+        let left = Expr::And(vec![expr.clone(), Expr::Not(Box::new(any.clone()))]);
+        slot.detection = detections.len();
+        detections.push(left);
+    }
+}
+
+impl Kind {
+    /// The count that a stage is, by the number of the stage.
+    fn count_mut(&mut self, number: usize) -> Option<&mut Count> {
+        match self {
+            Self::Chain(chain) => chain.stages.get_mut(number)?.count.as_mut(),
+            Self::FirstSeen(_) => None,
+        }
+    }
+
+    fn first_count_mut(&mut self) -> Option<&mut Count> {
+        match self {
+            Self::Chain(chain) => chain.stages.iter_mut().find_map(|stage| stage.count.as_mut()),
+            Self::FirstSeen(_) => None,
+        }
+    }
+}
