@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::model::{Call, CallId, Micros, RecordId};
+use rustc_hash::FxHashMap;
+
+use crate::model::{Call, CallId, Micros, RecordId, Text};
 
 use super::distinct::Fillers;
 use super::stages::{Chain, Order};
@@ -17,15 +19,72 @@ pub(super) struct Event {
     pub(super) at: Micros,
     /// The slots it fits, as bits.
     pub(super) stages: u32,
-    pub(super) call: Arc<Call>,
+    held: Held,
+}
+
+/// What is held of an event's call.
+#[derive(Clone, Debug)]
+enum Held {
+    Whole(Arc<Call>),
+    /// Enough to say whether anything fires, in a tenth of the room. Evidence needs the call itself.
+    Place(Arc<Stub>),
+}
+
+/// The places of calls that are let go of at one time.
+#[derive(Default)]
+pub(super) struct Stubs(FxHashMap<CallId, Arc<Stub>>);
+
+/// What tells one call from all others, and its order among them.
+#[derive(Clone, Debug)]
+struct Stub {
+    stream: Text,
+    position: RecordId,
+    id: CallId,
+    is_future: bool,
 }
 
 /// An event's place in the total order; the id only tells apart what no log would show twice.
 pub(super) type Place<'a> = (Micros, &'a str, RecordId, CallId);
 
 impl Event {
+    pub(super) fn new(at: Micros, stages: u32, call: &Arc<Call>) -> Self {
+        Self { at, stages, held: Held::Whole(Arc::clone(call)) }
+    }
+
+    /// The call; none where only its place is held.
+    pub(super) const fn call(&self) -> Option<&Arc<Call>> {
+        match &self.held {
+            Held::Whole(call) => Some(call),
+            Held::Place(_) => None,
+        }
+    }
+
+    pub(super) fn id(&self) -> CallId {
+        match &self.held {
+            Held::Whole(call) => call.id,
+            Held::Place(stub) => stub.id,
+        }
+    }
+
+    /// Lets go of the call, but for its place, which rules share as far as they let go of it at one time.
+    pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
+        let Held::Whole(call) = &self.held else { return };
+        let stub = stubs.0.entry(call.id).or_insert_with(|| {
+            Arc::new(Stub {
+                stream: Text::clone(&call.stream),
+                position: call.position,
+                id: call.id,
+                is_future: is_future(call),
+            })
+        });
+        self.held = Held::Place(Arc::clone(stub));
+    }
+
     pub(super) fn place(&self) -> Place<'_> {
-        (self.at, &self.call.stream, self.call.position, self.call.id)
+        match &self.held {
+            Held::Whole(call) => (self.at, &call.stream, call.position, call.id),
+            Held::Place(stub) => (self.at, &stub.stream, stub.position, stub.id),
+        }
     }
 
     /// Total order: time, then stream, then position. Most pairs differ in time alone.
@@ -35,7 +94,10 @@ impl Event {
 
     /// A clock in the future moves no window.
     pub(super) fn is_future(&self) -> bool {
-        is_future(&self.call)
+        match &self.held {
+            Held::Whole(call) => is_future(call),
+            Held::Place(stub) => stub.is_future,
+        }
     }
 }
 

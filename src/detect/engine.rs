@@ -11,20 +11,22 @@ use crate::model::{
     Micros, Text,
 };
 
-use super::chain::{Event, is_future};
+use super::chain::{Event, Stubs, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
-use super::group::{Group, Op, Scope, idle_micros};
+use super::group::{Group, Op, idle_micros};
 use super::history::{History, HistoryNeed};
+use super::key::{Key, Keys};
 use super::known::remembered;
 use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Grouping, Kind, Rule, RuleSet, Verdicts};
 use super::seen::{Prefix, Seen};
-use super::shelf::{Groups, Key, Shelf};
+use super::shelf::{Groups, Shelf};
 use super::stages::Chain;
-use super::touch::{Answers, Prepared, Touch, Untimed, answered};
+use super::told::Scope;
+use super::touch::{Answers, Ops, Prepared, Touch, Untimed, answered};
 
 /// Changes after which groups are swept even if no window has moved: those far ahead of the clock move none.
 const UNSWEPT_MAX: usize = 50_000;
@@ -56,6 +58,7 @@ pub struct Engine {
     remembers: bool,
     /// Values seen for the first time, not yet taken.
     first_seen: Vec<FirstSeenFact>,
+    keys: Keys,
     /// Room for the touched groups of a batch, by rule.
     index: Vec<FxHashMap<Key, usize>>,
     /// The last plan's work, so that apply need not evaluate the calls again.
@@ -71,6 +74,7 @@ impl Engine {
     pub(super) fn with_limits(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, limits: Limits) -> Self {
         Self {
             meter: Meter::new(&rules),
+            keys: Keys::new(&rules),
             shelves: rules.rules.iter().map(Shelf::new).collect(),
             loads: rules.rules.iter().map(|rule| limits.load(rule)).collect(),
             limits,
@@ -131,7 +135,8 @@ impl Engine {
     /// What must be read from the store before these changes can be applied.
     pub fn plan(&mut self, changes: &[CallChange]) -> Vec<HistoryNeed> {
         let prepared = self.prepare(changes);
-        let needs = prepared.touches.iter().flat_map(|touch| self.needs(touch)).collect();
+        let touches = prepared.touches.iter().flatten();
+        let needs = touches.flat_map(|touch| self.needs(touch)).collect();
         self.prepared = Some(prepared);
         needs
     }
@@ -151,19 +156,27 @@ impl Engine {
                 // A rule with aliases asks once for each of the fields.
                 Entry::Occupied(mut known) => known.get_mut().calls.extend(history.calls),
                 Entry::Vacant(free) => {
-                    free.insert(history);
+                    free.insert(Box::new(history));
                 }
             }
         }
         let mut outcomes: Vec<Outcome> = Vec::new();
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
-        for (touch, history) in answered(prepared.touches, &mut answers) {
-            let rule = touch.rule;
-            self.meter.begin_group();
-            let outcome = self.settle(touch, history);
-            self.meter.settled(rule);
-            if let Some(all) = outcomes.get_mut(rule) {
-                all.extend(outcome);
+        for (number, (touches, all)) in prepared.touches.into_iter().zip(&mut outcomes).enumerate()
+        {
+            let mut take = |touch, history| {
+                self.meter.begin_group();
+                self.settle(touch, history, all);
+                self.meter.settled(number);
+            };
+            if answers.is_empty() {
+                for touch in touches {
+                    take(touch, None);
+                }
+            } else {
+                for (touch, history) in answered(touches, &mut answers) {
+                    take(touch, history);
+                }
             }
         }
         self.settle_untimed(prepared.untimed, &mut outcomes);
@@ -201,8 +214,9 @@ impl Engine {
         let mut verdicts = Verdicts::new(rules);
         let mut index = std::mem::take(&mut self.index);
         index.resize_with(rules.rules.len(), FxHashMap::default);
-        let mut prepared = Prepared::new(changes);
-        let mut key = Vec::new();
+        let mut prepared = Prepared::new(changes, rules.rules.len());
+        let keys = &mut self.keys;
+        let mut values = Vec::new();
         for change in changes {
             let both = [(&change.old, false), (&change.new, true)];
             for (call, present) in both
@@ -210,6 +224,7 @@ impl Engine {
                 .filter_map(|(call, present)| call.as_ref().map(|call| (call, present)))
             {
                 verdicts.reset();
+                keys.reset();
                 meter.begin_call();
                 let subject = Subject::new(call, &*self.labels);
                 for (number, (rule, index)) in rules.rules.iter().zip(&mut index).enumerate() {
@@ -218,18 +233,28 @@ impl Engine {
                     if slots == 0 {
                         continue;
                     }
-                    rule.each_group(call, slots, &mut key, |key, stages| {
+                    let mut add = |key: &Key, stages| {
                         meter.fitted(number);
                         let Some(at) = call.at else {
                             prepared.add_untimed(number, rule, key, call, present);
                             return;
                         };
-                        if matches!(rule.kind, Kind::FirstSeen(_)) {
-                            key.pop();
-                        }
-                        let event = Event { at, stages, call: Arc::clone(call) };
+                        let event = Event::new(at, stages, call);
                         prepared.add(number, index, key, Op { event, present });
-                    });
+                    };
+                    if keys.has(number) {
+                        if let Some(key) = keys.of(number, call).filter(|_| rule.names_value(call))
+                        {
+                            add(key, slots);
+                        }
+                    } else {
+                        rule.each_group(call, slots, &mut values, |values, stages| {
+                            let others = values.split_last().map(|(_, others)| others);
+                            let is_first_seen = matches!(rule.kind, Kind::FirstSeen(_));
+                            let own = others.filter(|_| is_first_seen).unwrap_or(values);
+                            add(&Key::from(own), stages);
+                        });
+                    }
                 }
             }
         }
@@ -274,17 +299,26 @@ impl Engine {
         let is_needed = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
-                let group = groups.get(&touch.key);
-                need.settled_before = self.settled_before(chain, group, cold_before);
+                let known = groups.get(&touch.key);
+                let load = self.loads.get(touch.rule).and_then(Option::as_ref);
+                let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
+                let is_lacking = known
+                    .is_some_and(|group| group.lacks(chain, busy_from, touch.earliest, &touch.ops));
+                // One that lacks calls is read again as a whole.
+                let group = known.filter(|_| !is_lacking);
+                if !is_lacking {
+                    need.settled_before = self.settled_before(chain, group, cold_before);
+                }
                 let past = touch.ops.iter().map(|op| op.event.at);
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
                 let newest = past.max().unwrap_or(touch.earliest);
                 need.felt_until = newest.plus(chain.lookback_micros());
-                match group {
-                    Some(group) => touch.earliest < group.floor,
-                    None => cold_before
-                        .is_some_and(|cold| touch.earliest <= cold.plus(need.reach_micros)),
+                let reached = |cold: Micros| touch.earliest <= cold.plus(need.reach_micros);
+                if let Some(group) = group {
+                    touch.earliest < group.floor
+                } else {
+                    is_lacking || cold_before.is_some_and(reached)
                 }
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
@@ -294,7 +328,8 @@ impl Engine {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
                     need.only_remembered = cold_before.is_none();
-                    self.remembers || !need.only_remembered
+                    (self.remembers || !need.only_remembered)
+                        && held.passed.fresh(prefix, &touch.ops).is_none()
                 }
             }
             _ => false,
@@ -322,10 +357,10 @@ impl Engine {
         idle.zip(cold_before).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
     }
 
-    fn settle(&mut self, touch: Touch, history: Option<History>) -> Outcome {
+    fn settle(&mut self, touch: Touch, history: Option<Box<History>>, told: &mut Outcome) {
         let rules = Arc::clone(&self.rules);
         let Some(rule) = rules.rules.get(touch.rule) else {
-            return Outcome::default();
+            return;
         };
         let past = history.map(|history| {
             let mut events = self.events_of(rule, &touch.key, &history.calls);
@@ -334,23 +369,32 @@ impl Engine {
         });
         let load = self.loads.get(touch.rule).and_then(Option::as_ref);
         let batch = self.batches;
-        let Some(held) = self.shelves.get_mut(touch.rule) else {
-            return Outcome::default();
-        };
+        let Some(own) = self.shelves.get_mut(touch.rule) else { return };
         let key = touch.key.clone();
-        let (weight, cold_before) = (held.weight(&key), held.cold_before(&key));
-        let outcome = match (&rule.kind, &mut held.groups) {
+        let cold_before = own.cold_before(&key);
+        let weight = &mut own.held;
+        let outcome = match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let scope = Scope { rule, chain, key: &key, load };
-                settle_chain(scope, groups, cold_before, touch, past)
+                settle_chain(scope, &mut Board { groups, weight, cold_before }, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
-                settle_first_seen(Prefix { rule, first, key: &key }, groups, batch, touch, past)
+                let prefix = Prefix { rule, first, key: &key };
+                if let Some((events, _)) = &past {
+                    let events = events.iter().chain(touch.ops.iter().map(|op| &op.event));
+                    let values = events.filter_map(|event| prefix.value(event));
+                    own.passed.recall(&key, values);
+                } else if !groups.contains_key(&key)
+                    && let Some(fresh) = own.passed.fresh(prefix, &touch.ops)
+                {
+                    return told.extend(own.passed.tell(prefix, &fresh));
+                }
+                let mut board = Board { groups, weight, cold_before };
+                settle_first_seen(prefix, &mut board, batch, touch, past)
             }
-            _ => Outcome::default(),
+            _ => return,
         };
-        held.reweigh(&key, weight);
-        outcome
+        told.extend(outcome);
     }
 
     /// The calls of a history that take part in the group.
@@ -362,7 +406,7 @@ impl Engine {
             let subject = Subject::new(call, &*self.labels);
             let slots = verdicts.slots(&self.rules, rule, &subject);
             let stages = rule.slots_in(key, call, slots);
-            (stages != 0).then(|| Event { at, stages, call: Arc::clone(call) })
+            (stages != 0).then(|| Event::new(at, stages, call))
         };
         calls.iter().filter_map(event).collect()
     }
@@ -404,8 +448,9 @@ impl Engine {
     /// Moves the watermark and lets go of groups that have been idle for long, or are too many.
     fn advance(&mut self, changes: &[CallChange]) {
         self.sweep(changes);
-        for shelf in &mut self.shelves {
-            shelf.make_room(&self.limits, self.batches);
+        let mut stubs = Stubs::default();
+        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
+            shelf.make_room(rule, &self.limits, self.batches, &mut stubs);
         }
     }
 
@@ -441,64 +486,94 @@ impl Engine {
     }
 }
 
-fn settle_chain(
-    scope: Scope<'_>,
-    groups: &mut FxHashMap<Key, Group>,
+/// The groups of a rule, what they hold, and up to when one that is not among them may have calls.
+struct Board<'a, G> {
+    groups: &'a mut FxHashMap<Key, G>,
+    weight: &'a mut usize,
     cold_before: Option<Micros>,
-    touch: Touch,
-    past: Option<(Vec<Event>, History)>,
-) -> Outcome {
-    let key = touch.key.clone();
-    if let Some((events, mut history)) = past {
-        let Some(until) = history.need.until(&history.alerts) else {
-            groups.insert(key.clone(), Group::restore(scope, events, &history));
-            return update(groups, scope, cold_before, touch);
-        };
-        let before = history.need.settled_before;
-        let is_past = |op: &Op| !groups.contains_key(&key) || op.event.at < before;
-        let (past, ops): (Vec<Op>, Vec<Op>) = touch.ops.into_iter().partition(is_past);
-        history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
-        let mut outcome = Group::restore(scope, events, &history).update(scope, past);
-        if !ops.is_empty() {
-            outcome.extend(update(groups, scope, cold_before, Touch { ops, ..touch }));
-        }
-        return outcome;
-    }
-    update(groups, scope, cold_before, touch)
 }
 
-fn update(
-    groups: &mut FxHashMap<Key, Group>,
+impl<G> Board<'_, G> {
+    fn put(&mut self, key: Key, group: G, weight: impl Fn(&G) -> usize) {
+        *self.weight += weight(&group);
+        if let Some(former) = self.groups.insert(key, group) {
+            *self.weight = self.weight.saturating_sub(weight(&former));
+        }
+    }
+}
+
+fn settle_chain(
     scope: Scope<'_>,
-    cold_before: Option<Micros>,
+    board: &mut Board<'_, Group>,
     touch: Touch,
+    past: Option<(Vec<Event>, Box<History>)>,
 ) -> Outcome {
-    let chain = scope.chain;
-    let group = groups.entry(touch.key).or_insert_with(|| {
-        // Whatever the group did before is further back than a reach from here.
-        let floor =
-            cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(chain.reach_micros() + 1));
-        Group::new(floor)
-    });
-    group.update(scope, touch.ops)
+    let Some((events, mut history)) = past else { return update(board, scope, touch) };
+    let key = touch.key.clone();
+    if board.groups.get(&key).is_some_and(Group::is_shrunk)
+        && let Some(shrunk) = board.groups.remove(&key)
+    {
+        *board.weight = board.weight.saturating_sub(shrunk.weight());
+    }
+    let Some(until) = history.need.until(&history.alerts) else {
+        board.put(key, Group::restore(scope, events, &history), Group::weight);
+        return update(board, scope, touch);
+    };
+    let before = history.need.settled_before;
+    let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at < before;
+    let (past, ops): (Ops, Ops) = touch.ops.into_iter().partition(is_past);
+    history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
+    let mut outcome = Group::restore(scope, events, &history).update(scope, past);
+    if !ops.is_empty() {
+        outcome.extend(update(board, scope, Touch { ops, ..touch }));
+    }
+    outcome
+}
+
+fn update(board: &mut Board<'_, Group>, scope: Scope<'_>, touch: Touch) -> Outcome {
+    let (group, before) = match board.groups.entry(touch.key) {
+        Entry::Occupied(known) => {
+            let group = known.into_mut();
+            let weight = group.weight();
+            (group, weight)
+        }
+        Entry::Vacant(free) => {
+            // Whatever the group did before is further back than a reach from here.
+            let reach = scope.chain.reach_micros();
+            let floor = board.cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(reach + 1));
+            (free.insert(Group::new(floor)), 0)
+        }
+    };
+    let outcome = group.update(scope, touch.ops);
+    *board.weight = (*board.weight + group.weight()).saturating_sub(before);
+    outcome
 }
 
 fn settle_first_seen(
     prefix: Prefix<'_>,
-    groups: &mut FxHashMap<Key, Seen>,
+    board: &mut Board<'_, Seen>,
     batch: u64,
     touch: Touch,
-    past: Option<(Vec<Event>, History)>,
+    past: Option<(Vec<Event>, Box<History>)>,
 ) -> Outcome {
     if let Some((events, history)) = past {
         let (mut seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
         seen.used_in = batch;
-        groups.insert(touch.key, seen);
+        board.put(touch.key, seen, Seen::weight);
         return outcome;
     }
-    let seen = groups.entry(touch.key).or_default();
+    let (seen, before) = match board.groups.entry(touch.key) {
+        Entry::Occupied(known) => {
+            let seen = known.into_mut();
+            let weight = seen.weight();
+            (seen, weight)
+        }
+        Entry::Vacant(free) => (free.insert(Seen::default()), 0),
+    };
     seen.used_in = batch;
-    seen.update(prefix, &touch.ops)
+    let outcome = seen.update(prefix, &touch.ops);
+    *board.weight = (*board.weight + seen.weight()).saturating_sub(before);
+    outcome
 }
 
 /// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as

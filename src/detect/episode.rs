@@ -50,7 +50,7 @@ impl Span {
 /// the floor are kept whole, because a later match may yet name them again.
 #[derive(Clone, Debug)]
 pub(super) struct Episode {
-    closing: Arc<Call>,
+    closing: Event,
     pub(super) span: Span,
     count: u64,
     /// What the rule counts or the number of its stages, at the first match.
@@ -78,7 +78,7 @@ impl Episode {
             evidence.iter().map(|(index, slot)| (&events[*index], *slot)).collect();
         let value = chain.value(&shown);
         Self {
-            closing: Arc::clone(&closing.call),
+            closing: closing.clone(),
             span: Span { first_at: closing.at, last_at: closing.at },
             count: 0,
             value,
@@ -134,20 +134,22 @@ impl Episode {
         (shown, rest - (from_settled + from_recent) as u64)
     }
 
-    pub(super) fn alert(&self, rule: &Rule, group: &[Text]) -> Alert {
+    /// The alert, of calls that are held as a whole: a group of which only places are held is read again before it
+    /// fires.
+    pub(super) fn alert(&self, rule: &Rule, group: &[Text]) -> Option<Alert> {
         let (shown, elided) = self.shown();
-        let evidence = shown.into_iter().map(|filled| Evidence {
-            stage: Text::clone(rule.slot_name(filled.slot)),
-            call: Arc::clone(&filled.event.call),
+        let evidence = shown.into_iter().filter_map(|filled| {
+            let stage = Text::clone(rule.slot_name(filled.slot));
+            Some(Evidence { stage, call: Arc::clone(filled.event.call()?) })
         });
-        Alert {
+        Some(Alert {
             first_seen: Some(self.first_at),
             last_seen: Some(self.span.last_at),
             count: self.count,
             evidence: evidence.collect(),
             elided,
-            ..alert(rule, group, &self.closing, self.value)
-        }
+            ..alert(rule, group, self.closing.call()?, self.value)
+        })
     }
 
     /// What is remembered of the episode once it is reported.
@@ -159,8 +161,8 @@ impl Episode {
             (filled.event.place(), filled.slot).hash(&mut hasher);
         }
         Reported {
-            id: alert_id(rule, group, self.closing.id),
-            closing: self.closing.id,
+            id: alert_id(rule, group, self.closing.id()),
+            closing: self.closing.id(),
             closing_at: self.span.first_at,
             first_seen: self.first_at,
             last_seen: self.span.last_at,
@@ -171,7 +173,7 @@ impl Episode {
 
     /// True if any call shown as evidence is one of these.
     pub(super) fn rests_on(&self, any_of: &FxHashSet<CallId>) -> bool {
-        self.shown().0.iter().any(|filled| any_of.contains(&filled.event.call.id))
+        self.shown().0.iter().any(|filled| any_of.contains(&filled.event.id()))
     }
 }
 

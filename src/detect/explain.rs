@@ -156,7 +156,7 @@ impl RuleSet {
             return vec![told.to_owned()];
         }
         let events = self.events_around(rule, labels, call, around, &key);
-        let Some(index) = events.iter().position(|event| event.call.id == call.id) else {
+        let Some(index) = events.iter().position(|event| event.id() == call.id) else {
             return Vec::new();
         };
         match &rule.kind {
@@ -193,11 +193,11 @@ impl RuleSet {
         let event = |call: &Arc<Call>| {
             let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
             let at = call.at.filter(|_| stages != 0)?;
-            Some(Event { at, stages, call: Arc::clone(call) })
+            Some(Event::new(at, stages, call))
         };
         let mut events: Vec<Event> = others.chain([call]).filter_map(event).collect();
         events.sort_by(Event::order);
-        events.dedup_by_key(|event| event.call.id);
+        events.dedup_by_key(|event| event.id());
         events
     }
 }
@@ -379,7 +379,7 @@ fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> Stri
 
 fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize) -> Vec<String> {
     let fields = rule.groupings.first().map_or(&[][..], |grouping| &grouping.fields);
-    let value = |event: &Event| fields.last().and_then(|field| field.value(&event.call)).cloned();
+    let value = |event: &Event| fields.last()?.value(event.call()?).cloned();
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();

@@ -1,16 +1,16 @@
 //! The state of one group of a chain rule: a bounded window of its calls, and what was said about
 //! them.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
-use crate::model::{AlertId, CallId, Micros, Text};
+use crate::model::{CallId, Micros, Text};
 
-use super::chain::{Chains, Course, Event};
-use super::episode::{Episode, Reported};
+use super::chain::{Chains, Course, Event, Stubs};
 use super::history::History;
-use super::outcome::{Gone, Outcome, Set};
-use super::rule::{Kind, Rule};
+use super::outcome::Outcome;
 use super::stages::{Chain, MEMBER};
+use super::told::{Scope, Told};
+use super::touch::Ops;
 
 /// What happened to one call in one group.
 #[derive(Clone, Debug)]
@@ -29,38 +29,37 @@ pub(super) struct Op {
 pub(super) struct Group {
     events: Vec<Event>,
     pub(super) floor: Micros,
-    /// Of few groups anything was told, and every group would pay for its size.
-    told: Option<Box<Told>>,
-    /// Of alerts on how busy the group is, where it is or was.
-    load: Option<Box<Told>>,
-    /// From when on what was told of them was asked for.
-    load_from: Micros,
-    /// Of a rule on sessions, which are long: how far chains had come at the floor.
-    course: Option<Box<Course>>,
+    /// Few groups have any of it, and every group would pay for its size.
+    rare: Option<Box<Rare>>,
+    /// Calls of which only the place is held. Nothing was told of such a group.
+    shrunk: u32,
     /// Calls gone through, over all batches.
     #[cfg(test)]
     pub(super) walked: u64,
 }
 
-/// What was told of a group's episodes.
-#[derive(Debug)]
-struct Told {
-    /// Matches that close before it were told, and nothing that happens can change them.
-    from: Micros,
-    /// The episode open at the floor, as far as its matches close before it.
-    open: Option<Episode>,
-    /// The episodes that a fold from the floor shows, as last reported, in order.
-    reported: Vec<Reported>,
+/// What is known of a group beside its calls.
+#[derive(Debug, Default)]
+struct Rare {
+    told: Option<Box<Told>>,
+    /// Of alerts on how busy the group is, where it is or was, or something of them was asked for.
+    load: Option<Box<Load>>,
+    /// Of a rule on sessions, which are long: how far chains had come at the floor.
+    course: Option<Box<Course>>,
 }
 
-/// A rule with its chain and the values of one of its groups.
-#[derive(Clone, Copy)]
-pub(super) struct Scope<'a> {
-    pub(super) rule: &'a Rule,
-    pub(super) chain: &'a Chain,
-    pub(super) key: &'a [Text],
-    /// What tells how busy the group is.
-    pub(super) load: Option<&'a Rule>,
+/// What was told of how busy a group is.
+#[derive(Debug)]
+struct Load {
+    /// From when on it was asked for.
+    from: Micros,
+    told: Option<Told>,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self { from: Micros(i64::MIN), told: None }
+    }
 }
 
 /// Calls later than this are taken without a look into the store even by rules with a short reach.
@@ -69,6 +68,9 @@ const LATE_MIN_MICROS: i64 = Micros::MINUTE;
 /// Calls later than this need a look into the store even by rules with a long reach: what is kept
 /// for them is every call of the group.
 const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
+
+/// A call takes as much of memory as that many places of calls.
+const PLACES_OF_A_CALL: usize = 8;
 
 /// How far the floor of a group follows its newest call, in microseconds.
 fn lag_micros(chain: &Chain) -> i64 {
@@ -88,10 +90,8 @@ impl Group {
         Self {
             events: Vec::new(),
             floor,
-            told: None,
-            load: None,
-            load_from: Micros(i64::MIN),
-            course: None,
+            rare: None,
+            shrunk: 0,
             #[cfg(test)]
             walked: 0,
         }
@@ -108,28 +108,26 @@ impl Group {
         // Alerts are listed back to a reach before what is touched, and calls to a reach before the floor.
         let from = floor.max(history.need.touched.minus(history.need.reach_micros));
         let told = Some(Box::new(Told::restore(scope, &events, history, from, false)));
-        let mut load = None;
+        let mut load = Load { from, told: None };
         if scope.load.is_some() && history.alerts.iter().any(|alert| alert.is_of_load) {
             let key = load_key(scope);
             if let Some(of_load) = scope.of_load(&key) {
                 let counted = counted(scope.chain, &events);
-                load = Some(Box::new(Told::restore(of_load, &counted, history, from, true)));
+                load.told = Some(Told::restore(of_load, &counted, history, from, true));
             }
         }
         Self {
             events,
             floor,
-            told,
-            load,
-            load_from: from,
-            course: None,
+            rare: Some(Box::new(Rare { told, load: Some(Box::new(load)), course: None })),
+            shrunk: 0,
             #[cfg(test)]
             walked: 0,
         }
     }
 
     /// Takes a batch's changes and tells what they did to the group's alerts.
-    pub(super) fn update(&mut self, scope: Scope<'_>, ops: Vec<Op>) -> Outcome {
+    pub(super) fn update(&mut self, scope: Scope<'_>, ops: Ops) -> Outcome {
         let revised = apply(&mut self.events, ops);
         let cut = self.next_floor(scope.chain);
         let is_quiet = self.is_quiet(scope.chain);
@@ -139,7 +137,7 @@ impl Group {
             let passed = if is_quiet { settled } else { 0 };
             self.walked += (self.events.len() - passed) as u64;
         }
-        let told = self.told.take();
+        let told = self.rare.as_mut().and_then(|rare| rare.told.take());
         let mut told = told.map_or_else(|| Told::new(Micros(i64::MIN)), |told| *told);
         let (folded, mut outcome) = if is_quiet {
             told.stay(scope, cut, &revised)
@@ -152,15 +150,21 @@ impl Group {
         self.renew_load(scope, cut, &revised, &mut outcome);
         told.settle(scope.chain, self.floor, cut, folded);
         self.trim(scope.chain, cut);
-        if !told.is_over(self.floor) {
-            self.told = Some(Box::new(told));
+        if self.shrunk > 0 {
+            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
+            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
         }
+        if !told.is_over(self.floor) {
+            self.rare().told = Some(Box::new(told));
+        }
+        self.rare = self.rare.take().filter(|rare| !rare.is_empty());
         outcome
     }
 
     /// True if it is known without a look at what came before the floor that nothing closes since.
     fn is_quiet(&self, chain: &Chain) -> bool {
-        let Some(course) = &self.course else { return false };
+        let course = self.rare.as_ref().and_then(|rare| rare.course.as_ref());
+        let Some(course) = course else { return false };
         let settled = self.events.partition_point(|event| event.at < self.floor);
         let since = self.events.get(settled..).unwrap_or_default();
         !Course::clone(course).follow(chain, since)
@@ -175,20 +179,38 @@ impl Group {
         outcome: &mut Outcome,
     ) {
         let busy_from = scope.load.map_or(u64::MAX, |load| load.kind.threshold());
-        if self.load.is_none() && !self.is_busy(scope.chain, busy_from) {
+        if !self.has_load() && !self.is_busy(scope.chain, busy_from) {
             return;
         }
         let key = load_key(scope);
         let Some(of_load) = scope.of_load(&key) else { return };
         let counted = counted(scope.chain, &self.events);
-        let told = self.load.take();
-        let mut told = told.unwrap_or_else(|| Box::new(Told::new(self.load_from)));
-        let (folded, load) = told.renew(of_load, &counted, self.floor, cut, revised);
-        outcome.add_load(load);
+        let load = self.rare.as_mut().and_then(|rare| rare.load.take());
+        let mut load = load.unwrap_or_default();
+        let mut told = load.told.take().unwrap_or_else(|| Told::new(load.from));
+        let (folded, changed) = told.renew(of_load, &counted, self.floor, cut, revised);
+        outcome.add_load(changed);
         told.settle(of_load.chain, self.floor, cut, folded);
         if !told.is_over(Micros(i64::MAX)) {
-            self.load = Some(told);
+            load.told = Some(told);
         }
+        let is_asked_for = load.from > Micros(i64::MIN);
+        if load.told.is_some() || is_asked_for {
+            self.rare().load = Some(load);
+        }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    fn has_told(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.told.is_some())
+    }
+
+    fn has_load(&self) -> bool {
+        let load = self.rare.as_ref().and_then(|rare| rare.load.as_ref());
+        load.is_some_and(|load| load.told.is_some())
     }
 
     /// True if there are as many calls as make the group busy. Of a long session that is not, only
@@ -201,7 +223,7 @@ impl Group {
             |events: &[Event]| events.iter().filter(|event| counts(chain, event)).count() as u64;
         let settled = self.events.partition_point(|event| event.at < self.floor);
         let (settled, since) = self.events.split_at(settled);
-        if let Some(course) = &mut self.course {
+        if let Some(course) = self.rare.as_mut().and_then(|rare| rare.course.as_mut()) {
             if course.begun + (since.len() as u64) < busy_from {
                 return false;
             }
@@ -212,7 +234,49 @@ impl Group {
 
     /// How much of memory it takes, in calls.
     pub(super) fn weight(&self) -> usize {
-        self.events.len() + 1
+        let shrunk = self.shrunk as usize;
+        self.events.len().saturating_sub(shrunk) + shrunk / PLACES_OF_A_CALL + 1
+    }
+
+    /// How much it would take if it held no more than places, as far as it may.
+    pub(super) fn weight_shrunk(&self) -> usize {
+        if self.has_told() || self.has_load() {
+            return self.weight();
+        }
+        self.events.len() / PLACES_OF_A_CALL + 1
+    }
+
+    /// Holds no more than the places of its calls, if nothing was told of it.
+    pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
+        if !self.has_told() && !self.has_load() {
+            self.events.iter_mut().for_each(|event| event.shrink(stubs));
+            self.shrunk = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// True if these changes lead to something for which the group lacks calls: it has to be read again.
+    pub(super) fn lacks(
+        &self,
+        chain: &Chain,
+        busy_from: u64,
+        earliest: Micros,
+        ops: &[Op],
+    ) -> bool {
+        if self.shrunk == 0 {
+            return false;
+        }
+        if earliest < self.floor {
+            return true;
+        }
+        let mut events = self.events.clone();
+        apply(&mut events, ops.iter().cloned().collect());
+        events.len() as u64 >= busy_from
+            || !Chains::find(chain, &events, self.floor).matches.is_empty()
+    }
+
+    /// True if calls of it are lacking.
+    pub(super) const fn is_shrunk(&self) -> bool {
+        self.shrunk > 0
     }
 
     /// The newest call, or a time before it all.
@@ -226,11 +290,28 @@ impl Group {
         newest.map_or(self.floor, |event| event.at)
     }
 
-    /// The newest call, if it is older than `before`. A group with a call dated in the future is
-    /// never idle: were it let go, every new group would have to ask the store for its past.
-    pub(super) fn idle_since(&self, before: Micros) -> Option<Micros> {
-        let newest = self.events.last().map_or(self.floor, |event| event.at.max(self.floor));
-        (newest < before).then_some(newest)
+    /// The newest call, for whom it is a reach away. What comes a gap after a session of which nothing was told begins
+    /// another one: such a group is let go as if its calls were that much older.
+    pub(super) fn felt_at(&self, chain: &Chain) -> Micros {
+        let newest = self.newest().max(self.floor);
+        match self.spent_micros(chain) {
+            Some(gap) => newest.min(newest.plus(gap).minus(chain.reach_micros())),
+            None => newest,
+        }
+    }
+
+    /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
+    /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
+    pub(super) fn idle_since(&self, chain: &Chain, watermark: Micros) -> Option<Micros> {
+        let idle = self.spent_micros(chain).map(|gap| gap.saturating_add(LATE_MAX_MICROS));
+        let idle = idle_micros(chain).min(idle.unwrap_or(i64::MAX));
+        let newest = self.newest().max(self.floor);
+        (newest < watermark.minus(idle)).then(|| self.felt_at(chain))
+    }
+
+    /// How long after its newest call the group concerns nothing, where that is sooner than a reach.
+    fn spent_micros(&self, chain: &Chain) -> Option<i64> {
+        chain.gap_micros().filter(|_| !self.has_told() && !self.has_load())
     }
 
     fn next_floor(&self, chain: &Chain) -> Micros {
@@ -249,10 +330,11 @@ impl Group {
         let gone = self.events.partition_point(|event| event.at < context);
         if let Some(gap) = chain.gap_micros() {
             // What a course has passed is thinned.
-            let known = if self.course.is_some() { settled } else { 0 };
-            let mut course = self.course.take().unwrap_or_else(|| Box::new(Course::new(chain)));
+            let course = self.rare.as_mut().and_then(|rare| rare.course.take());
+            let known = if course.is_some() { settled } else { 0 };
+            let mut course = course.unwrap_or_else(|| Box::new(Course::new(chain)));
             course.follow(chain, self.events.get(known..to_settle).unwrap_or_default());
-            self.course = Some(course);
+            self.rare().course = Some(course);
             self.floor = cut;
             self.events.drain(..gone);
             self.thin(gap, known.saturating_sub(gone));
@@ -263,115 +345,9 @@ impl Group {
     }
 }
 
-impl Told {
-    const fn new(from: Micros) -> Self {
-        Self { from, open: None, reported: Vec::new() }
-    }
-
-    /// True if nothing that happens from the floor on can concern what was told.
-    const fn is_over(&self, floor: Micros) -> bool {
-        self.open.is_none() && self.reported.is_empty() && self.from.0 <= floor.0
-    }
-
-    /// What was told before, where the calls up to then bear it out. From `from` on all of it is listed.
-    fn restore(
-        scope: Scope<'_>,
-        events: &[Event],
-        history: &History,
-        from: Micros,
-        is_of_load: bool,
-    ) -> Self {
-        let listed = || history.alerts.iter().filter(|alert| alert.is_of_load == is_of_load);
-        // Alerts of the other kind can reach further back than what is listed of this one.
-        let starts = listed().filter_map(|alert| alert.closing_at);
-        let from = starts.fold(from, Micros::min);
-        let before = fold(scope.chain, events, from, None, from);
-        let shown: FxHashMap<AlertId, Reported> = before
-            .episodes
-            .iter()
-            .map(|episode| episode.reported(scope.rule, scope.key))
-            .map(|shown| (shown.id, shown))
-            .collect();
-        // An alert that the history does not bear out stays without a fingerprint: it is reported
-        // anew or retracted.
-        let mut reported: Vec<Reported> = listed()
-            .filter_map(|known| {
-                let known = known.reported()?;
-                let shown = shown.get(&known.id).filter(|shown| shown.agrees(&known));
-                Some(shown.cloned().unwrap_or(known))
-            })
-            .collect();
-        reported.sort_by_key(|reported| reported.last_seen);
-        Self { from, open: None, reported }
-    }
-
-    /// Tells what is otherwise than it was told.
-    fn renew(
-        &mut self,
-        scope: Scope<'_>,
-        events: &[Event],
-        floor: Micros,
-        cut: Micros,
-        revised: &FxHashSet<CallId>,
-    ) -> (Settled, Outcome) {
-        let floor = floor.max(self.from);
-        let folded = fold(scope.chain, events, floor, self.open.take(), cut);
-        let outcome = self.tell(scope, &folded.episodes, revised);
-        let starts = folded.episodes.iter().map(|episode| episode.span.first_at).collect();
-        (Settled { open: folded.open, starts }, outcome)
-    }
-
-    /// As [`Self::renew`], where it is known that nothing closes from the floor on.
-    fn stay(
-        &mut self,
-        scope: Scope<'_>,
-        cut: Micros,
-        revised: &FxHashSet<CallId>,
-    ) -> (Settled, Outcome) {
-        let open = self.open.take();
-        let outcome = self.tell(scope, open.as_slice(), revised);
-        let starts = open.iter().map(|open| open.span.first_at).collect();
-        let open = open.filter(|open| open.span.takes(cut, scope.chain.quiet_micros));
-        (Settled { open, starts }, outcome)
-    }
-
-    fn tell(
-        &mut self,
-        scope: Scope<'_>,
-        episodes: &[Episode],
-        revised: &FxHashSet<CallId>,
-    ) -> Outcome {
-        let now: Vec<Reported> =
-            episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
-        let outcome = compare(scope, &self.reported, &now, episodes, revised);
-        self.reported = now;
-        outcome
-    }
-
-    /// Forgets what no change from `cut` on can concern, where the floor moves there.
-    fn settle(&mut self, chain: &Chain, floor: Micros, cut: Micros, settled: Settled) {
-        self.open = settled.open;
-        if cut <= floor {
-            return;
-        }
-        let open_from = self.open.as_ref().map(|open| open.span.first_at);
-        if let Some(open) = &mut self.open {
-            open.settle(cut.minus(chain.lookback_micros()));
-        }
-        let mut starts = settled.starts.into_iter();
-        self.reported.retain(|reported| {
-            let from = starts.next();
-            reported.last_seen >= cut || (from.is_some() && from == open_from)
-        });
-    }
-}
-
-impl<'a> Scope<'a> {
-    /// That of the rule which tells how busy the group is.
-    fn of_load(&self, key: &'a [Text]) -> Option<Self> {
-        let rule = self.load?;
-        let Kind::Chain(chain) = &rule.kind else { return None };
-        Some(Self { rule, chain, key, load: None })
+impl Rare {
+    const fn is_empty(&self) -> bool {
+        self.told.is_none() && self.load.is_none() && self.course.is_none()
     }
 }
 
@@ -383,8 +359,11 @@ fn load_key(scope: Scope<'_>) -> Vec<Text> {
 /// The calls that make a group busy: those that fill something, and of a session, which is thinned,
 /// those that a chain starts with. The others stay as what keeps the session going.
 fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
-    let counted =
-        |event: &Event| Event { stages: u32::from(counts(chain, event)), ..event.clone() };
+    let counted = |event: &Event| {
+        let mut event = event.clone();
+        event.stages = u32::from(counts(chain, &event));
+        event
+    };
     events.iter().map(counted).collect()
 }
 
@@ -432,17 +411,24 @@ impl Group {
 
 /// Puts changes in scope among ordered events; returns the calls that stayed and whose content
 /// changed.
-pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<CallId> {
-    // Stable: of several changes to one call, the last one holds.
-    ops.sort_by(|a, b| a.event.order(&b.event));
+pub(super) fn apply(events: &mut Vec<Event>, mut ops: Ops) -> FxHashSet<CallId> {
     let mut revised = FxHashSet::default();
+    if ops.len() > 1 {
+        // Stable: of several changes to one call, the last one holds.
+        ops.sort_by(|a, b| a.event.order(&b.event));
+    }
     let Some(first) = ops.first() else {
         return revised;
     };
+    let is_last = events.last().is_none_or(|last| last.order(&first.event).is_lt());
+    if is_last && first.present && ops.len() == 1 {
+        grow(events, 1);
+        events.extend(ops.into_iter().map(|op| op.event));
+        return revised;
+    }
     let keep = events.partition_point(|event| event.order(&first.event).is_lt());
     let mut rest = events.split_off(keep).into_iter().peekable();
-    // Most groups have one call: room for four would be most of what they take.
-    events.reserve_exact((ops.len() + rest.len()).max(events.len() / 4));
+    grow(events, ops.len() + rest.len());
     let mut ops = ops.into_iter().peekable();
     while let Some(op) = ops.next() {
         if ops.peek().is_some_and(|next| next.event.order(&op.event).is_eq()) {
@@ -453,8 +439,8 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
         }
         let former = rest.next_if(|event| event.order(&op.event).is_eq());
         if op.present {
-            if former.is_some_and(|former| former.call != op.event.call) {
-                revised.insert(op.event.call.id);
+            if former.is_some_and(|former| former.call() != op.event.call()) {
+                revised.insert(op.event.id());
             }
             events.push(op.event);
         }
@@ -463,114 +449,9 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Vec<Op>) -> FxHashSet<Call
     revised
 }
 
-/// What goes on behind the new floor.
-struct Settled {
-    /// The episode open at the cut, as far as its matches close before the cut.
-    open: Option<Episode>,
-    /// When the first match of each episode that was told closes.
-    starts: Vec<Micros>,
-}
-
-/// The episodes from a floor on.
-struct Folded {
-    episodes: Vec<Episode>,
-    /// The episode open at the cut, as far as its matches close before the cut.
-    open: Option<Episode>,
-}
-
-/// Folds the matches from `floor` on into episodes, from left to right.
-fn fold(
-    chain: &Chain,
-    events: &[Event],
-    floor: Micros,
-    open: Option<Episode>,
-    cut: Micros,
-) -> Folded {
-    let chains = Chains::find(chain, events, floor);
-    let mut rest = chains.matches.as_slice();
-    let mut folded = Folded { episodes: Vec::new(), open: None };
-    let mut current = open;
-    let mut is_cut = false;
-    while let Some(&first) = rest.first() {
-        let at = events[first].at;
-        if at >= cut && !is_cut {
-            is_cut = true;
-            folded.open = still_open(current.as_ref(), chain, cut);
-        }
-        let mut episode = match current.take() {
-            Some(episode) if episode.span.takes(at, chain.quiet_micros) => episode,
-            other => {
-                folded.episodes.extend(other);
-                Episode::open(chain, &chains, events, first)
-            }
-        };
-        let mut span = episode.span;
-        let more = rest.iter().take_while(|index| {
-            let at = events[**index].at;
-            let belongs = span.takes(at, chain.quiet_micros) && (is_cut || at < cut);
-            span.last_at = at;
-            belongs
-        });
-        let (run, after) = rest.split_at(more.count());
-        episode.add(&chains, events, run);
-        current = Some(episode);
-        rest = after;
+/// Makes room. Most groups have one call: room for four would be most of what they take.
+fn grow(events: &mut Vec<Event>, more: usize) {
+    if events.capacity() - events.len() < more {
+        events.reserve_exact(more.max(events.len() / 2));
     }
-    if !is_cut {
-        folded.open = still_open(current.as_ref(), chain, cut);
-    }
-    folded.episodes.extend(current);
-    folded
-}
-
-fn still_open(episode: Option<&Episode>, chain: &Chain, cut: Micros) -> Option<Episode> {
-    episode.filter(|episode| episode.span.takes(cut, chain.quiet_micros)).cloned()
-}
-
-/// What became of the former alerts, and what is new. `now` describes `episodes`, in order.
-fn compare(
-    scope: Scope<'_>,
-    former: &[Reported],
-    now: &[Reported],
-    episodes: &[Episode],
-    revised: &FxHashSet<CallId>,
-) -> Outcome {
-    let current: FxHashSet<AlertId> = now.iter().map(|now| now.id).collect();
-    let known: FxHashMap<AlertId, &Reported> =
-        former.iter().map(|former| (former.id, former)).collect();
-    let mut outcome = Outcome::default();
-    let mut replaces: FxHashMap<AlertId, Vec<AlertId>> = FxHashMap::default();
-    for gone in former.iter().filter(|former| !current.contains(&former.id)) {
-        match overlapping(now, gone) {
-            Some(successor) => replaces.entry(successor.id).or_default().push(gone.id),
-            None => outcome.gone.push(Gone { id: gone.id, closing: gone.closing }),
-        }
-    }
-    for (shown, episode) in now.iter().zip(episodes) {
-        let replaces = replaces.remove(&shown.id).unwrap_or_default();
-        let is_told = known.get(&shown.id).is_some_and(|known| {
-            known.fingerprint.is_some() && known.fingerprint == shown.fingerprint
-        });
-        let is_revised = !revised.is_empty() && episode.rests_on(revised);
-        if is_told && replaces.is_empty() && !is_revised {
-            continue;
-        }
-        let is_new = replaces.is_empty() && !goes_on(former, shown);
-        let alert = Box::new(episode.alert(scope.rule, scope.key));
-        outcome.set.push(Set { alert, is_new, replaces });
-    }
-    outcome
-}
-
-/// Whether the matches of some reported episode, in order of their ends, share time with those of another. Two may rest
-/// on one call long before, and are two all the same.
-fn goes_on(reported: &[Reported], other: &Reported) -> bool {
-    let from = reported.partition_point(|reported| reported.last_seen < other.closing_at);
-    reported.get(from).is_some_and(|reported| reported.closing_at <= other.last_seen)
-}
-
-/// The first of some reported episodes, in order of their ends, that shares time with another.
-fn overlapping<'a>(reported: &'a [Reported], other: &Reported) -> Option<&'a Reported> {
-    let from = reported.partition_point(|reported| reported.last_seen < other.first_seen);
-    reported.get(from).filter(|reported| reported.overlaps(other))
 }

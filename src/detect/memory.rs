@@ -132,6 +132,80 @@ fn a_group_that_takes_all_the_room_is_not_read_again_for_every_batch() {
 }
 
 #[test]
+fn many_busy_actors_are_held_by_the_places_of_their_calls_and_only_who_fires_is_read_again() {
+    let rules = rules(&COUNT.replace("gte: 3", "gte: 30"));
+    let limits = Limits { groups_max: 1_000, calls_max: 400, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    // A hundred actors make twenty calls each, within a minute, and then one of them ten more.
+    let many = (0..2_000).map(|number| (number % 100, number));
+    let calls: Vec<Arc<Call>> = many
+        .chain((2_000..2_010).map(|number| (7, number)))
+        .map(|(actor, number)| {
+            of(actor, i64::try_from(number).unwrap() * 20_000, "t", number as u64)
+        })
+        .collect();
+    run(&mut ledger, &mut engine, &calls[..2_000], 50);
+    assert_eq!((ledger.read, engine.groups_held()), (0, 100));
+    let cost = engine.costs()[0];
+    assert!(cost.held <= 400 && cost.let_go == 0, "{cost:?}");
+    run(&mut ledger, &mut engine, &calls[2_000..], 5);
+    assert_eq!(ledger.read, 25, "the calls of the one, but for those of the batch");
+    let at_once = evaluate(rules, labels(), calls);
+    assert_eq!((at_once.len(), ledger.alerts.len()), (1, 1));
+    assert_eq!(said(&ledger.alerts[&at_once[0].id]), said(&at_once[0]));
+}
+
+#[test]
+fn what_was_let_go_of_first_calls_is_known_without_the_calls() {
+    let rules = rules(
+        "
+title: t
+correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    );
+    let limits = Limits { groups_max: 10, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    let in_tenant = |actor: usize, second: i64, tenant: &str| {
+        let mut one = Call::clone(&of(actor, second * SECOND, "t", second.unsigned_abs()));
+        one.tenant = Some(tenant.into());
+        Arc::new(one)
+    };
+    let round = |from: i64| (0..100).map(move |n| (usize::try_from(n).unwrap(), from + n, "home"));
+    let mut calls: Vec<Arc<Call>> = round(0)
+        .chain(round(100))
+        .chain([(3, 300, "away"), (4, 301, "away"), (3, 302, "away")])
+        .map(|(actor, second, tenant)| in_tenant(actor, second, tenant))
+        .collect();
+    run(&mut ledger, &mut engine, &calls, 20);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 2));
+    // One that comes late and is earlier than all: another value is at home.
+    let late = in_tenant(5, -1, "before");
+    calls.push(Arc::clone(&late));
+    run(&mut ledger, &mut engine, &[late], 1);
+    assert!(ledger.read > 0);
+    let at_once = evaluate(rules, labels(), calls);
+    assert_eq!((at_once.len(), ledger.alerts.len()), (3, 3));
+    assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
+}
+
+#[test]
+fn a_session_that_is_over_is_let_go_and_the_next_one_does_not_ask_for_it() {
+    let rules = rules(TAINT);
+    let mut engine = Engine::new(Arc::clone(&rules), labels());
+    let mut ledger = Ledger::new(rules);
+    let calls: Vec<Arc<Call>> = (0..500_u32)
+        .map(|n| of(n as usize % 250, i64::from(n) * Micros::MINUTE, "fetch", n.into()))
+        .collect();
+    run(&mut ledger, &mut engine, &calls, 10);
+    assert!(engine.groups_held() < 60, "{} are held", engine.groups_held());
+    assert_eq!(ledger.read, 0);
+}
+
+#[test]
 fn two_alerts_on_one_fetch_are_news_each() {
     let rules = rules(TAINT);
     let mut engine = Engine::new(Arc::clone(&rules), labels());

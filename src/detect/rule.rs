@@ -136,6 +136,15 @@ impl Rule {
         }
     }
 
+    /// True unless the call lacks the value that a first-seen rule looks at.
+    pub(super) fn names_value(&self, call: &Call) -> bool {
+        let field = self.groupings.first().and_then(|only| only.fields.last());
+        match self.kind {
+            Kind::Chain(_) => true,
+            Kind::FirstSeen(_) => field.is_some_and(|field| field.value(call).is_some()),
+        }
+    }
+
     /// Calls `each` with every group that the call belongs to, and the slots it fits there. A call
     /// that lacks a value of a group takes no part in it.
     pub(super) fn each_group(

@@ -14,6 +14,7 @@ use super::history::History;
 use super::known::is_remembered;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{FirstSeen, Rule};
+use super::touch::Ops;
 
 /// The values of a rule's last group-by field, for one group of the others.
 #[derive(Debug, Default)]
@@ -51,8 +52,8 @@ impl Prefix<'_> {
         self.rule.groupings.first()?.fields.last()
     }
 
-    fn value<'e>(&self, event: &'e Event) -> Option<&'e Text> {
-        self.field()?.value(&event.call)
+    pub(super) fn value<'e>(&self, event: &'e Event) -> Option<&'e Text> {
+        self.field()?.value(event.call()?)
     }
 
     fn group(&self, value: &Text) -> Vec<Text> {
@@ -68,10 +69,10 @@ impl Prefix<'_> {
     }
 
     /// What outlives the database of a value's earliest call.
-    fn fact(&self, value: &Text, earliest: &Event, is_gone: bool) -> Fact {
-        let call = &*earliest.call;
+    fn fact(&self, value: &Text, earliest: &Event, is_gone: bool) -> Option<Fact> {
+        let call = earliest.call()?;
         let fields = self.rule.group_by().map(Text::from);
-        Fact {
+        Some(Fact {
             rule: Text::clone(&self.rule.name),
             group: fields.zip(self.group(value)).collect(),
             at: earliest.at,
@@ -81,7 +82,7 @@ impl Prefix<'_> {
             server: call.server.clone(),
             code: Text::clone(&call.code),
             is_gone,
-        }
+        })
     }
 }
 
@@ -103,6 +104,11 @@ impl Seen {
         self.values.len() + 1
     }
 
+    /// Every value, and when it was first seen.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = (&Text, Micros)> {
+        self.values.iter().map(|(value, held)| (value, held.earliest.at))
+    }
+
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
@@ -110,6 +116,19 @@ impl Seen {
             let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
             !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
         })
+    }
+
+    /// After when a new value is news, whatever other values there are; none while values can be home.
+    pub(super) fn settled_at(&self) -> Option<Micros> {
+        let edge = self.edge.as_ref().map_or(Micros(i64::MIN), |edge| edge.at);
+        self.is_settled.then(|| edge.max(self.learned_until.unwrap_or(edge)))
+    }
+
+    /// What changes to values say that their group does not have, later than its [`Self::settled_at`].
+    pub(super) fn news(prefix: Prefix<'_>, ops: &[Op]) -> (Self, Outcome) {
+        let mut seen = Self { is_settled: true, ..Self::default() };
+        let outcome = seen.update(prefix, ops);
+        (seen, outcome)
     }
 
     /// Takes a batch's changes and tells what they did to the alerts.
@@ -142,7 +161,7 @@ impl Seen {
         prefix: Prefix<'_>,
         mut events: Vec<Event>,
         history: &History,
-        ops: Vec<Op>,
+        ops: Ops,
     ) -> (Self, Outcome) {
         events.sort_by(Event::order);
         let before = Self::of(prefix, &events);
@@ -150,17 +169,17 @@ impl Seen {
             history.alerts.iter().map(|known| (known.id, known.closing)).collect();
         // A call that is withdrawn takes what is remembered of it along.
         let withdrawn: FxHashSet<CallId> =
-            ops.iter().filter(|op| !op.present).map(|op| op.event.call.id).collect();
-        events.retain(|event| !is_remembered(&event.call) || !withdrawn.contains(&event.call.id));
+            ops.iter().filter(|op| !op.present).map(|op| op.event.id()).collect();
+        events.retain(|event| !is_fact(event) || !withdrawn.contains(&event.id()));
         apply(&mut events, ops);
         let mut seen = Self::of(prefix, &events);
         // Every value of either may have changed.
         let mut all: Touched = seen.values.keys().map(|value| (value.clone(), None)).collect();
         for (value, held) in before.values {
             if let Some(now) = seen.values.get_mut(&value)
-                && known.remove(&prefix.alert_id(&value, held.earliest.call.id)).is_some()
+                && known.remove(&prefix.alert_id(&value, held.earliest.id())).is_some()
             {
-                now.told = Some(Arc::clone(&held.earliest.call));
+                now.told = held.earliest.call().cloned();
             }
             all.insert(value, Some(held.earliest));
         }
@@ -194,7 +213,7 @@ impl Seen {
         };
         let is_same = is_same(event, &held.earliest);
         let is_later = !is_same && event.order(&held.earliest).is_gt();
-        if is_later || (is_same && event.call == held.earliest.call) {
+        if is_later || (is_same && event.call() == held.earliest.call()) {
             return Change::None;
         }
         Change::From(std::mem::replace(&mut held.earliest, event.clone()))
@@ -223,8 +242,8 @@ impl Seen {
             let now = self.values.get(value).map(|held| &held.earliest);
             match (before, now) {
                 (Some(before), Some(now)) if is_same(before, now) => {}
-                (_, Some(now)) => outcome.first_seen.push(prefix.fact(value, now, false)),
-                (Some(before), None) => outcome.first_seen.push(prefix.fact(value, before, true)),
+                (_, Some(now)) => outcome.first_seen.extend(prefix.fact(value, now, false)),
+                (Some(before), None) => outcome.first_seen.extend(prefix.fact(value, before, true)),
                 (None, None) => {}
             }
         }
@@ -264,7 +283,7 @@ impl Seen {
             outcome.gone.extend(held.told.take().map(|told| prefix.gone(value, &told)));
             return;
         }
-        let closing = Arc::clone(&held.earliest.call);
+        let Some(closing) = held.earliest.call().cloned() else { return };
         let former = held.told.replace(Arc::clone(&closing));
         if former.as_ref() == Some(&closing) {
             return;
@@ -305,20 +324,24 @@ impl Seen {
 
 /// Whether two events are one call at one time. What is remembered of a call has no place in a file.
 fn is_same(left: &Event, right: &Event) -> bool {
-    let is_either_remembered = is_remembered(&left.call) || is_remembered(&right.call);
+    let is_either_remembered = is_fact(left) || is_fact(right);
     left.order(right).is_eq()
-        || (is_either_remembered && left.at == right.at && left.call.id == right.call.id)
+        || (is_either_remembered && left.at == right.at && left.id() == right.id())
+}
+
+fn is_fact(event: &Event) -> bool {
+    event.call().is_some_and(|call| is_remembered(call))
 }
 
 /// The changes in order, of several to one call with one value only the last.
-fn net(prefix: Prefix<'_>, ops: &[Op]) -> Vec<Op> {
+fn net(prefix: Prefix<'_>, ops: &[Op]) -> Ops {
     let order = |a: &Op, b: &Op| {
         let values = || prefix.value(&a.event).cmp(&prefix.value(&b.event));
         a.event.order(&b.event).then_with(values)
     };
-    let mut ops = ops.to_vec();
+    let mut ops: Ops = ops.iter().cloned().collect();
     ops.sort_by(order);
-    let mut out: Vec<Op> = Vec::with_capacity(ops.len());
+    let mut out = Ops::with_capacity(ops.len());
     for op in ops {
         match out.last_mut() {
             Some(last) if order(last, &op).is_eq() => *last = op,

@@ -1,19 +1,16 @@
 //! The groups of one rule that are held in memory, and what is known of those that are not.
 
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use rustc_hash::FxHashMap;
 
-use rustc_hash::{FxHashMap, FxHasher};
+use crate::model::Micros;
 
-use crate::model::{Micros, Text};
-
-use super::group::{Group, idle_micros};
+use super::chain::Stubs;
+use super::group::Group;
+use super::key::Key;
 use super::limits::Limits;
+use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
-
-/// The values that name a group, shared by all that a batch does to it.
-pub(super) type Key = Arc<[Text]>;
 
 /// Groups that were let go to make room and are remembered one by one; over it, the older half of them
 /// is taken for known to the store like all that is as old.
@@ -23,7 +20,7 @@ const EVICTED_MAX: usize = 262_144;
 pub(super) struct Shelf {
     pub(super) groups: Groups,
     /// Calls that the groups hold, or values, and one for each group.
-    held: usize,
+    pub(super) held: usize,
     /// A group that is not in memory has no call later than this; none if it has no call at all.
     cold_before: Option<Micros>,
     /// Groups that were let go to make room, by a hash of the key, with their newest call. Two that
@@ -31,6 +28,8 @@ pub(super) struct Shelf {
     /// here again.
     evicted: FxHashMap<u64, Micros>,
     evictions: u64,
+    /// Groups of a first-seen rule that were let go.
+    pub(super) passed: Passed,
 }
 
 pub(super) enum Groups {
@@ -49,6 +48,7 @@ impl Shelf {
             cold_before: None,
             evicted: FxHashMap::default(),
             evictions: 0,
+            passed: Passed::default(),
         }
     }
 
@@ -62,7 +62,7 @@ impl Shelf {
         if self.evicted.is_empty() {
             return self.cold_before;
         }
-        self.cold_before.max(self.evicted.get(&hash(key)).copied())
+        self.cold_before.max(self.evicted.get(&key.hash()).copied())
     }
 
     /// True if the group is in memory.
@@ -85,29 +85,14 @@ impl Shelf {
         (self.held, self.evictions)
     }
 
-    /// How much of the shelf the group takes.
-    pub(super) fn weight(&self, key: &Key) -> usize {
-        match &self.groups {
-            Groups::Chain(groups) => groups.get(key).map_or(0, Group::weight),
-            Groups::FirstSeen(groups) => groups.get(key).map_or(0, Seen::weight),
-        }
-    }
-
-    /// Says what a group weighed before it was changed.
-    pub(super) fn reweigh(&mut self, key: &Key, before: usize) {
-        let now = self.weight(key);
-        self.held = (self.held + now).saturating_sub(before);
-    }
-
     /// Lets go of groups that nothing can concern any more.
     pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros) {
         let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
             return;
         };
-        let before = watermark.minus(idle_micros(chain));
         let (cold_before, held) = (&mut self.cold_before, &mut self.held);
         groups.retain(|_, group| {
-            let idle = group.idle_since(before);
+            let idle = group.idle_since(chain, watermark);
             if idle.is_some() {
                 *cold_before = (*cold_before).max(idle);
                 *held = held.saturating_sub(group.weight());
@@ -121,7 +106,13 @@ impl Shelf {
     /// Makes room where there is more than there may be: the groups go that were not touched for
     /// longest. Those of a first-seen rule stay if this batch touched them, since all of their past
     /// would have to be read again.
-    pub(super) fn make_room(&mut self, limits: &Limits, batch: u64) {
+    pub(super) fn make_room(
+        &mut self,
+        rule: &Rule,
+        limits: &Limits,
+        batch: u64,
+        stubs: &mut Stubs,
+    ) {
         if self.held <= limits.calls_max && self.len() <= limits.groups_max {
             return;
         }
@@ -131,6 +122,15 @@ impl Shelf {
         if is_little_more && self.len() <= limits.groups_max {
             return;
         }
+        if let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups)
+            && self.held > limits.calls_max
+            && !chain.looks_at_calls()
+        {
+            shrink(groups, stubs, &mut self.held, limits.calls_max / 4 * 3);
+            if self.held <= limits.calls_max && self.len() <= limits.groups_max {
+                return;
+            }
+        }
         let room = Room {
             held: &mut self.held,
             evicted: &mut self.evicted,
@@ -139,17 +139,19 @@ impl Shelf {
             groups: limits.groups_max / 4 * 3,
         };
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
-        self.evictions += match &mut self.groups {
-            Groups::Chain(groups) => {
-                let age = |group: &Group| (group.settled_at().0, group.newest());
-                room.make(groups, i64::MAX, age, Group::weight)
+        let passed = &mut self.passed;
+        self.evictions += match (&rule.kind, &mut self.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                let age = |group: &Group| (group.settled_at().0, group.felt_at(chain));
+                room.make(groups, i64::MAX, age, Group::weight, |_, _| {})
             }
-            Groups::FirstSeen(groups) => {
+            (_, Groups::FirstSeen(groups)) => {
                 let age = |seen: &Seen| {
                     (i64::try_from(seen.used_in).unwrap_or(i64::MAX), Micros(i64::MIN))
                 };
-                room.make(groups, batch, age, Seen::weight)
+                room.make(groups, batch, age, Seen::weight, |key, seen| passed.let_go(key, seen))
             }
+            _ => 0,
         };
         if self.evicted.len() > EVICTED_MAX {
             // One call that is dated far ahead must not make every group one that is asked for.
@@ -191,6 +193,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
+        mut let_go: impl FnMut(&Key, &G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -215,7 +218,8 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            let known = self.evicted.entry(hash(key)).or_insert(newest);
+            let_go(key, group);
+            let known = self.evicted.entry(key.hash()).or_insert(newest);
             *known = newest.max(*known);
             false
         });
@@ -223,8 +227,33 @@ impl Room<'_> {
     }
 }
 
-fn hash(key: &Key) -> u64 {
-    let mut hasher = FxHasher::default();
-    key.hash(&mut hasher);
-    hasher.finish()
+/// Has groups of which nothing was told hold no more than the places of their calls, those first that were not touched
+/// for longest, until no more is held than that.
+fn shrink(
+    groups: &mut FxHashMap<Key, Group>,
+    stubs: &mut Stubs,
+    held: &mut usize,
+    held_max: usize,
+) {
+    let saved = |group: &Group| group.weight().saturating_sub(group.weight_shrunk());
+    let mut ages: Vec<(Micros, usize)> = groups
+        .values()
+        .map(|group| (group.settled_at(), saved(group)))
+        .filter(|(_, saved)| *saved > 0)
+        .collect();
+    ages.sort_unstable();
+    let mut left = *held;
+    let mut shrunk_until = None;
+    for (age, saved) in ages {
+        if left <= held_max {
+            break;
+        }
+        left = left.saturating_sub(saved);
+        shrunk_until = Some(age);
+    }
+    let Some(shrunk_until) = shrunk_until else { return };
+    for group in groups.values_mut().filter(|group| group.settled_at() <= shrunk_until) {
+        *held = held.saturating_sub(saved(group));
+        group.shrink(stubs);
+    }
 }

@@ -98,6 +98,11 @@ impl Chain {
         self.gap_micros().is_some_and(|gap| after.since(before) > gap)
     }
 
+    /// True if more of a call than when it was and what it fits says whether something fires.
+    pub(super) fn looks_at_calls(&self) -> bool {
+        self.counts().any(|count| matches!(count.what, Counted::Values { .. }))
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {
         self.stages.iter().filter_map(|stage| stage.count.as_ref())
     }
@@ -133,8 +138,8 @@ impl Chain {
             Counted::Events(..) => of(slot).count() as u64,
             Counted::Values { field, .. } => {
                 let mut values = FxHashSet::default();
-                for event in of(slot) {
-                    field.each(&event.call, &mut |value| {
+                for call in of(slot).filter_map(Event::call) {
+                    field.each(call, &mut |value| {
                         values.insert(value);
                     });
                 }

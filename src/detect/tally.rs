@@ -68,7 +68,10 @@ impl Count {
         let fits = |slot: usize| event.stages & (1 << slot) != 0;
         match &self.what {
             Counted::Events(..) => fits(own).then_some(own),
-            Counted::Values { field, .. } => (fits(own) && field.is_in(&event.call)).then_some(own),
+            Counted::Values { field, .. } => {
+                let has_value = event.call().is_some_and(|call| field.is_in(call));
+                (fits(own) && has_value).then_some(own)
+            }
             Counted::Share { per, .. } => fits(*per).then_some(if fits(own) { own } else { *per }),
         }
     }
@@ -152,15 +155,15 @@ impl<'a> Tally<'a> {
     fn add(&mut self, event: &'a Event) {
         self.window.push_back(event);
         self.own_count += u64::from(event.stages & (1 << self.own) != 0);
-        if let Counted::Values { field, .. } = &self.count.what {
-            field.each(&event.call, &mut |value| *self.values.entry(value).or_insert(0) += 1);
+        if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
+            field.each(call, &mut |value| *self.values.entry(value).or_insert(0) += 1);
         }
     }
 
     fn drop(&mut self, event: &'a Event) {
         self.own_count -= u64::from(event.stages & (1 << self.own) != 0);
-        if let Counted::Values { field, .. } = &self.count.what {
-            field.each(&event.call, &mut |value| {
+        if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
+            field.each(call, &mut |value| {
                 let left = self.values.get_mut(&value).map_or(0, |count| {
                     *count -= 1;
                     *count

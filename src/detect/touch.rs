@@ -3,28 +3,34 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
-use crate::model::{Call, CallChange, Micros, Text};
+use crate::model::{Call, CallChange, Micros};
 
 use super::episode::EPISODE_MAX_MICROS;
 use super::group::Op;
 use super::history::History;
+use super::key::Key;
 use super::rule::{Kind, Rule, RuleSet};
-use super::shelf::{Key, Shelf};
+use super::shelf::Shelf;
 use super::stages::Chain;
 
 /// A batch, evaluated and sorted by group.
 pub(super) struct Prepared {
     changes: Vec<CallChange>,
-    pub(super) touches: Vec<Touch>,
+    /// By rule: one after the other finds its own groups near each other.
+    pub(super) touches: Vec<Vec<Touch>>,
     pub(super) untimed: Vec<Untimed>,
 }
+
+/// Most groups have one change in a batch.
+pub(super) type Ops = SmallVec<[Op; 1]>;
 
 /// Changes to one group of one rule.
 pub(super) struct Touch {
     pub(super) rule: usize,
     pub(super) key: Key,
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Ops,
     pub(super) earliest: Micros,
 }
 
@@ -37,11 +43,13 @@ pub(super) struct Untimed {
 }
 
 /// The answers to a batch's needs, by rule, group and the earliest time that is touched.
-pub(super) type Answers = FxHashMap<(usize, Key, Micros), History>;
+pub(super) type Answers = FxHashMap<(usize, Key, Micros), Box<History>>;
 
 impl Prepared {
-    pub(super) fn new(changes: &[CallChange]) -> Self {
-        Self { changes: changes.to_vec(), touches: Vec::new(), untimed: Vec::new() }
+    pub(super) fn new(changes: &[CallChange], rules: usize) -> Self {
+        let mut touches = Vec::new();
+        touches.resize_with(rules, Vec::new);
+        Self { changes: changes.to_vec(), touches, untimed: Vec::new() }
     }
 
     pub(super) fn is_of(&self, changes: &[CallChange]) -> bool {
@@ -62,31 +70,31 @@ impl Prepared {
         &mut self,
         rule: usize,
         index: &mut FxHashMap<Key, usize>,
-        key: &[Text],
+        key: &Key,
         op: Op,
     ) {
+        let Some(touches) = self.touches.get_mut(rule) else { return };
         let at = op.event.at;
-        if let Some(touch) = index.get(key).and_then(|index| self.touches.get_mut(*index)) {
+        if let Some(touch) = index.get(key).and_then(|index| touches.get_mut(*index)) {
             touch.earliest = touch.earliest.min(at);
             touch.ops.push(op);
             return;
         }
-        let key = Key::from(key);
-        index.insert(Key::clone(&key), self.touches.len());
-        self.touches.push(Touch { rule, key, ops: vec![op], earliest: at });
+        index.insert(Key::clone(key), touches.len());
+        touches.push(Touch { rule, key: Key::clone(key), ops: smallvec![op], earliest: at });
     }
 
     pub(super) fn add_untimed(
         &mut self,
         number: usize,
         rule: &Rule,
-        key: &[Text],
+        key: &Key,
         call: &Arc<Call>,
         present: bool,
     ) {
         if matches!(&rule.kind, Kind::Chain(chain) if chain.is_single()) {
-            let call = Arc::clone(call);
-            self.untimed.push(Untimed { rule: number, key: key.into(), call, present });
+            let (key, call) = (Key::clone(key), Arc::clone(call));
+            self.untimed.push(Untimed { rule: number, key, call, present });
         }
     }
 
@@ -94,21 +102,22 @@ impl Prepared {
     /// so that what lies between them need not be read. Of a group in memory nothing is read that is
     /// not before it.
     pub(super) fn split(&mut self, rules: &RuleSet, shelves: &[Shelf]) {
-        let mut parted = Vec::with_capacity(self.touches.len());
-        for touch in self.touches.drain(..) {
-            match rules.rules.get(touch.rule).map(|rule| &rule.kind) {
-                Some(Kind::Chain(chain))
-                    if touch.is_long(chain)
-                        && shelves
-                            .get(touch.rule)
-                            .is_some_and(|shelf| !shelf.holds(&touch.key)) =>
-                {
-                    touch.split(chain, &mut parted);
-                }
-                _ => parted.push(touch),
+        for ((rule, shelf), touches) in rules.rules.iter().zip(shelves).zip(&mut self.touches) {
+            let Kind::Chain(chain) = &rule.kind else { continue };
+            let is_apart = |touch: &Touch| touch.is_long(chain) && !shelf.holds(&touch.key);
+            if !touches.iter().any(is_apart) {
+                continue;
             }
+            let mut parted = Vec::with_capacity(touches.len());
+            for touch in touches.drain(..) {
+                if is_apart(&touch) {
+                    touch.split(chain, &mut parted);
+                } else {
+                    parted.push(touch);
+                }
+            }
+            *touches = parted;
         }
-        self.touches = parted;
     }
 }
 
@@ -134,7 +143,7 @@ impl Touch {
                 }
                 part => {
                     let key = self.key.clone();
-                    let next = Self { rule: self.rule, key, ops: vec![op], earliest: at };
+                    let next = Self { rule: self.rule, key, ops: smallvec![op], earliest: at };
                     parted.extend(part.replace(next));
                 }
             }
@@ -154,21 +163,18 @@ fn apart_micros(chain: &Chain) -> i64 {
 pub(super) fn answered(
     touches: Vec<Touch>,
     answers: &mut Answers,
-) -> Vec<(Touch, Option<History>)> {
-    if answers.is_empty() {
-        return touches.into_iter().map(|touch| (touch, None)).collect();
-    }
-    let mut out: Vec<(Touch, Option<History>)> = Vec::with_capacity(touches.len());
+) -> Vec<(Touch, Option<Box<History>>)> {
+    let mut out: Vec<(Touch, Option<Box<History>>)> = Vec::with_capacity(touches.len());
     for touch in touches {
         let history = answers.remove(&(touch.rule, touch.key.clone(), touch.earliest));
         if let Some((before, Some(known))) = out.last_mut()
             && before.rule == touch.rule
             && before.key == touch.key
-            && known.meets(history.as_ref())
+            && known.meets(history.as_deref())
         {
             before.ops.extend(touch.ops);
             if let Some(history) = history {
-                known.join(history);
+                known.join(*history);
             }
             continue;
         }

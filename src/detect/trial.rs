@@ -215,7 +215,7 @@ impl Trial<'_> {
                 continue;
             };
             self.rule.each_group(call, slots, &mut Vec::new(), |key, stages| {
-                let event = Event { at, stages, call: Arc::clone(call) };
+                let event = Event::new(at, stages, call);
                 groups.entry(key.clone()).or_default().push(event);
             });
         }

@@ -46,7 +46,8 @@ impl IdHasher {
         self
     }
 
-    fn finish(&self) -> [u8; 16] {
+    /// The first sixteen bytes of the hash.
+    pub fn finish(&self) -> [u8; 16] {
         let mut out = [0; 16];
         self.0.finalize_xof().fill(&mut out);
         out

@@ -3,7 +3,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::value::{Sql, bytes, get_id, get_json, get_time, number, small, text, time, truth};
 use super::{Store, StoreError, call_row, record_row};
@@ -160,26 +160,31 @@ impl Store {
         let columns: Vec<&str> =
             first.group.iter().filter_map(|(field, _)| column_of(field)).collect();
         self.want(&columns, wanted)?;
-        let equal: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(number, column)| format!(" and call_now.{column} = wanted.value_{number}"))
-            .collect();
-        let equal = equal.concat();
+        let equal = columns.iter().enumerate();
+        let equal = equal.map(|(number, column)| format!(" and c.{column} = w.value_{number}"));
+        let equal: String = equal.collect();
         // The earliest start restricts the scan before the join looks at each group's own.
         let from = wanted.iter().map(|group| group.from).min().flatten();
+        let since = if from.is_some() { "and c.time >= ?" } else { "" };
         // And the latest end, unless a group is wanted to the end of time.
         let ends: Option<Vec<Micros>> = wanted.iter().map(|group| group.until).collect();
         let until = ends.and_then(|ends| ends.into_iter().max());
+        let till = if until.is_some() { "and c.time <= ?" } else { "" };
+        // Comparisons alone make it a join by hash, and void rows are left out of what it finds: not of all there is.
         let mut statement = self.connection.prepare(&format!(
-            "select {} from call_now semi join wanted
-                 on (wanted.since is null or call_now.time >= wanted.since)
-                 and (wanted.till is null or call_now.time <= wanted.till) {equal}
-             where (?::timestamp is null or time >= ?::timestamp)
-                 and (?::timestamp is null or time <= ?::timestamp)",
+            "select {} from (
+                 select * from call_log c semi join wanted w
+                     on coalesce(c.time, ?) >= w.since and coalesce(c.time, ?) <= w.till {equal}
+                 where true {since} {till}
+             ) found where not exists (
+                 from call_superseded s where s.call_id = found.call_id and s.before_seq > found.seq
+             )",
             call_row::COLUMNS
         ))?;
-        let mut rows = statement.query([time(from), time(from), time(until), time(until)])?;
+        let first = time(Some(TIME_MIN));
+        let ends = [from, until].into_iter().flatten().map(|at| time(Some(at)));
+        let values: Vec<Sql<'_>> = [first, time(Some(TIME_MIN))].into_iter().chain(ends).collect();
+        let mut rows = statement.query(duckdb::params_from_iter(values))?;
         let mut calls = Vec::new();
         while let Some(row) = rows.next()? {
             let call = match known.entry(CallId(get_id(row, 0)?)) {
@@ -204,7 +209,9 @@ impl Store {
         let mut appender = self.connection.appender_to_catalog_and_db("wanted", "temp", "main")?;
         for WantedGroup { group, from, until } in wanted {
             let named = group.iter().filter(|(field, _)| column_of(field).is_some());
-            let row = named.map(|(_, value)| text(value)).chain([time(*from), time(*until)]);
+            let ends = [from.unwrap_or(TIME_MIN), until.unwrap_or(TIME_MAX)];
+            let ends = ends.into_iter().map(|at| time(Some(at)));
+            let row = named.map(|(_, value)| text(value)).chain(ends);
             appender.append_row(duckdb::appender_params_from_iter(row))?;
         }
         appender.flush()?;
@@ -282,6 +289,21 @@ impl Store {
         Ok(false)
     }
 
+    /// Those of these ids that an alert, or an alias of one, has.
+    pub fn known_alerts(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        if ids.is_empty() {
+            return Ok(FxHashSet::default());
+        }
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let ids = serde_json::to_string(&ids).unwrap_or_default();
+        let mut statement = self.connection.prepare(
+            "select distinct alert_id from alert_log
+             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )?;
+        let rows = statement.query_map([text(&ids)], |row| Ok(AlertId(get_id(row, 0)?)))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Whether an alert, or an alias of one, has this id.
     pub fn knows_alert(&self, id: AlertId) -> Result<bool, StoreError> {
         Ok(self.connection.query_row(
@@ -337,6 +359,9 @@ fn span<'a>(need: &RecordNeed, name: &'a str) -> [Sql<'a>; 4] {
 
 /// The latest time DuckDB holds that is not its infinity.
 pub(super) const TIME_MAX: Micros = Micros(i64::MAX - 1);
+
+/// And the earliest one. A call without a time counts as that old.
+const TIME_MIN: Micros = Micros(-TIME_MAX.0);
 
 /// The column of a field that rules may group by.
 pub(super) fn column_of(field: &str) -> Option<&'static str> {

@@ -21,6 +21,8 @@ impl Pipeline {
             return Ok(facts);
         }
         let paths = Paths::of_now(&self.intake);
+        let news: Vec<AlertId> = changes.iter().filter_map(new_id).collect();
+        let known = self.store.known_alerts(&news)?;
         for change in changes {
             match change {
                 AlertChange::Set { alert, is_new, replaces } => {
@@ -33,8 +35,7 @@ impl Pipeline {
                     }
                     let mut stored = replaces.clone();
                     // One that was retracted and comes again has its lines, which the logs may have lost.
-                    stored
-                        .extend((!is_new || self.store.knows_alert(alert.id)?).then_some(alert.id));
+                    stored.extend((!is_new || known.contains(&alert.id)).then_some(alert.id));
                     let (intake, reader) = (&mut self.intake, &self.reader);
                     let evidence = self.lines.views(&alert, &stored, &paths, intake, reader)?;
                     batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
@@ -90,5 +91,12 @@ impl Pipeline {
         }
         let mut steps = call.sightings.iter().flat_map(|sighting| &sighting.steps);
         steps.all(|step| self.intake.is_history(step.record))
+    }
+}
+
+fn new_id(change: &AlertChange) -> Option<AlertId> {
+    match change {
+        AlertChange::Set { alert, is_new: true, .. } => Some(alert.id),
+        AlertChange::Set { .. } | AlertChange::Retracted { .. } => None,
     }
 }

@@ -127,6 +127,19 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
 }
 
 #[test]
+fn of_many_ids_those_of_alerts_are_known() {
+    let (_folder, mut store) = stored();
+    let [mine, other] = ["it", "another"].map(|value| alert("actor", &[("actor", value)]));
+    let mut other = other;
+    other.id = crate::model::AlertId([9; 16]);
+    let row = AlertRow { alert: mine.clone(), evidence: vec![], replaces: vec![] };
+    store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
+    let known = store.known_alerts(&[other.id, mine.id, mine.id]).unwrap();
+    assert_eq!(known.into_iter().collect::<Vec<_>>(), [mine.id]);
+    assert!(store.known_alerts(&[]).unwrap().is_empty());
+}
+
+#[test]
 fn what_is_wanted_of_one_group_at_times_far_apart_is_found_of_both() {
     let (_folder, store) = stored();
     let group = [(Text::from("actor"), Text::from("actor of ann"))];

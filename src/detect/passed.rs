@@ -1,0 +1,95 @@
+//! What is remembered of first-seen groups that were let go to make room: when each value was first seen, and no call.
+
+use rustc_hash::FxHashMap;
+
+use crate::model::{IdHasher, Micros, Text};
+
+use super::group::Op;
+use super::outcome::Outcome;
+use super::seen::{Prefix, Seen};
+
+/// Values that are remembered, some fifty bytes each; what is touched of others is asked for.
+const VALUES_MAX: usize = 1_000_000;
+
+/// Values by a hash that nobody who writes into a log can make two of: an actor's known tenant must hide no new one.
+#[derive(Default)]
+pub(super) struct Passed {
+    /// By group and value, when the value was first seen; by group alone, after when a new value is news, whatever else
+    /// the group has.
+    firsts: FxHashMap<[u8; 16], Micros>,
+}
+
+impl Passed {
+    /// Remembers all of a group, or nothing.
+    pub(super) fn let_go(&mut self, key: &[Text], seen: &Seen) {
+        if self.firsts.len().saturating_add(seen.weight()) > VALUES_MAX {
+            return;
+        }
+        self.note(key, seen);
+        if let Some(settled_at) = seen.settled_at() {
+            self.firsts.insert(place(key, None), settled_at);
+        }
+    }
+
+    /// Forgets a group that is read again, given all values that it has or had.
+    pub(super) fn recall<'v>(&mut self, key: &[Text], values: impl Iterator<Item = &'v Text>) {
+        if self.firsts.is_empty() {
+            return;
+        }
+        self.firsts.remove(&place(key, None));
+        for value in values {
+            self.firsts.remove(&place(key, Some(value)));
+        }
+    }
+
+    /// Of the changes to a group that was let go, those to values that it does not have; the others concern nothing.
+    /// None where the group is not remembered, or only its calls tell what becomes of it.
+    pub(super) fn fresh(&self, prefix: Prefix<'_>, ops: &[Op]) -> Option<Vec<Op>> {
+        if self.firsts.is_empty() {
+            return None;
+        }
+        let mut fresh = Vec::new();
+        for op in ops {
+            let value = prefix.value(&op.event)?;
+            if let Some(first) = self.firsts.get(&place(prefix.key, Some(value))) {
+                if op.event.at <= *first {
+                    return None;
+                }
+                continue;
+            }
+            let settled_at = self.firsts.get(&place(prefix.key, None))?;
+            let is_full = self.firsts.len() >= VALUES_MAX;
+            if !op.present || op.event.at <= *settled_at || is_full {
+                return None;
+            }
+            fresh.push(op.clone());
+        }
+        Some(fresh)
+    }
+
+    /// Tells of values that the group does not have.
+    pub(super) fn tell(&mut self, prefix: Prefix<'_>, fresh: &[Op]) -> Outcome {
+        if fresh.is_empty() {
+            return Outcome::default();
+        }
+        let (seen, outcome) = Seen::news(prefix, fresh);
+        self.note(prefix.key, &seen);
+        outcome
+    }
+
+    fn note(&mut self, key: &[Text], seen: &Seen) {
+        for (value, at) in seen.firsts() {
+            self.firsts.insert(place(key, Some(value)), at);
+        }
+    }
+}
+
+/// Names a group, or a value of it.
+fn place(key: &[Text], value: Option<&Text>) -> [u8; 16] {
+    let mut hasher = IdHasher::new("first-seen");
+    for part in key {
+        hasher.text(part);
+    }
+    hasher.optional(value.map(|value| &**value));
+    hasher.finish()
+}
