@@ -83,6 +83,11 @@ impl Bounds {
         Ok(Self { all })
     }
 
+    /// Whether a condition can have this key.
+    pub(super) fn knows(key: &str) -> bool {
+        WORDS.iter().any(|(word, _)| *word == key)
+    }
+
     /// So many or more.
     pub(super) fn at_least(number: u64) -> Self {
         Self { all: vec![(Compare::GreaterOrEqual, number as f64)] }
@@ -117,8 +122,15 @@ impl Bounds {
         self.all.iter().any(|(compare, _)| !is_floor(*compare))
     }
 
-    pub(super) fn are_whole(&self) -> bool {
-        self.all.iter().all(|(_, number)| number.fract().total_cmp(&0.0).is_eq())
+    /// A number that is no whole one.
+    pub(super) fn broken(&self) -> Option<f64> {
+        let mut numbers = self.all.iter().map(|(_, number)| *number);
+        numbers.find(|number| !number.fract().total_cmp(&0.0).is_eq())
+    }
+
+    /// True where shares are compared with shares: numbers from 0 to 1.
+    pub(super) fn are_shares(&self) -> bool {
+        !self.all.is_empty() && self.all.iter().all(|(_, number)| (0.0..=1.0).contains(number))
     }
 
     /// The number of the first comparison.

@@ -385,7 +385,7 @@ fn counts(
 
 /// True if a share can be compared with it.
 pub(super) fn share(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>) -> bool {
-    let is_share = bounds.first().is_some_and(|share| (0.0..=1.0).contains(&share));
+    let is_share = bounds.are_shares();
     if !is_share {
         problems.push(
             mark,
@@ -404,7 +404,11 @@ pub(super) fn smallest(mark: Mark, bounds: &Bounds, problems: &mut Problems<'_>)
         problems.push(mark, message);
         return None;
     }
-    let min = bounds.smallest(COUNT_MAX).filter(|_| bounds.are_whole());
+    if let Some(number) = bounds.broken() {
+        problems.push(mark, format!("counts are whole numbers, and {number} is none"));
+        return None;
+    }
+    let min = bounds.smallest(COUNT_MAX);
     if min.is_none() {
         problems.push(mark, format!("`condition` fits no whole number from 1 to {COUNT_MAX}"));
     }

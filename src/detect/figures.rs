@@ -12,6 +12,8 @@ use super::yaml::{Entry, Mark, Node, Value};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) condition: Option<Given<Bounds>>,
+    /// The condition is written as a `count`.
+    pub(super) is_count: bool,
     pub(super) minimum: Option<Given<u64>>,
     pub(super) timespan: Option<Given<i64>>,
     pub(super) baseline: Option<Given<u64>>,
@@ -68,6 +70,7 @@ impl Reader<'_> {
                 };
                 words = words.replace("count gte ", "count ");
                 figures.condition = Some(Given { mark, value: bounds });
+                figures.is_count = key == "count";
             }
             "minimum" | "baseline" => {
                 let least = u64::from(key == "minimum");
@@ -117,10 +120,18 @@ impl Reader<'_> {
         };
         let mut entries = Vec::new();
         for (key, value) in table {
-            let Some(number) = number(value.get_ref()) else {
+            if key.get_ref() == "field" {
+                let message = "the `field` whose values are counted stays that of the rule: leave it out here";
+                self.problem(key.span(), message);
+                return None;
+            }
+            // A key that is not known is told as such, whatever its value is.
+            let number = number(value.get_ref());
+            if Bounds::knows(key.get_ref()) && number.is_none() {
                 self.problem(value.span(), format!("`{}` takes a number", key.get_ref()));
                 return None;
-            };
+            }
+            let number = number.unwrap_or_default();
             let node = Node { mark: self.mark(value.span()), value: Value::Float(number) };
             entries.push(Entry {
                 mark: self.mark(key.span()),

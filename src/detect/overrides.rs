@@ -151,6 +151,11 @@ impl Reader<'_> {
                 figure if FIGURES.contains(&figure) => {
                     self.figure(figure, value, &mut change.figures);
                 }
+                "yml" | "yaml" => {
+                    let message =
+                        "rules are named without the ending of their files, such as [call-burst]";
+                    self.problem(key.span(), message);
+                }
                 _ => self.unknown(key, &[&KEYS[..], &FIGURES[..]].concat()),
             }
         }
@@ -313,6 +318,7 @@ mod tests {
 
     use super::*;
     use crate::detect::fixture::{Shape, call};
+    use crate::detect::rule::Kind;
     use crate::detect::{RuleSet, evaluate, run_tests, shipped};
     use crate::model::{Alert, Call, Labels, Tri};
 
@@ -359,7 +365,35 @@ except = [{}, {agent = \"x\"}, {principal = []}]
         for (text, expected) in [
             ("[call-brust]\n", "did you mean `call-burst`?"),
             ("[policy-bypass]\ncount = 2\n", "2:9: `policy-bypass` counts nothing"),
-            ("[error-rate]\ncount = 2\n", "2:9: `condition` compares a share"),
+            ("[error-rate]\ncondition = {gte = 2}\n", "2:13: `condition` compares a share"),
+            (
+                "[error-rate]\ncondition = {gte = 0.5, lte = 50}\n",
+                "2:13: `condition` compares a share",
+            ),
+            (
+                "[error-rate]\ncount = 1\n",
+                "2:9: `error-rate` is a ratio, which has no `count`; write `condition = {gte = 0.7}`",
+            ),
+            ("[\"call-burst.yml\"]\n", "rules are named without the ending: `call-burst`"),
+            ("[call-burst.yml]\ncount = 2\n", "1:13: rules are named without the ending"),
+            (
+                "[call-burst]\ncondition = {field = \"tool.server\", gte = 10}\n",
+                "2:14: the `field` whose values are counted stays that of the rule",
+            ),
+            ("[call-burst]\ncondition = {gtee = \"x\"}\n", "2:14: `condition` knows"),
+            ("[call-burst]\ncondition = {gte = \"x\"}\n", "2:20: `gte` takes a number"),
+            (
+                "[call-burst]\ncondition = {gte = 2.5}\n",
+                "2:13: counts are whole numbers, and 2.5 is none",
+            ),
+            (
+                "[denials-then-success]\ncount = 8\nstages = {burst-of-denials = {count = 9}}\n",
+                "2:9: `count` is that of `burst-of-denials`, which is given under `stages` too",
+            ),
+            (
+                "[denials-then-success]\ncondition = {gte = 8}\nstages = {burst-of-denials = {count = 9}}\n",
+                "2:13: `condition` is that of `burst-of-denials`, which is given under `stages` too",
+            ),
             (
                 "[error-rate]\ncondition = {gte = 0.5, lt = 0.2}\n",
                 "2:13: no share from 0 to 1 fits",
@@ -404,7 +438,44 @@ except = [{}, {agent = \"x\"}, {principal = []}]
             let found = problems(text).join("\n");
             assert!(found.contains(expected), "{text}: {found}");
         }
-        assert_eq!(problems("[my-own]\ncount = 2\n"), Vec::<String>::new());
+        for good in [
+            "[my-own]\ncount = 2\n",
+            "[denials-then-success]\ncount = 8\nstages = {burst-of-denials = {timespan = \"9m\"}}\n",
+        ] {
+            assert_eq!(problems(good), Vec::<String>::new(), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_count_that_a_sequence_names_twice_changes_at_both_places() {
+        let helper = |name: &str, asks: &str| {
+            format!(
+                "---\ntitle: {name}\nname: {name}\nlogsource: {{product: mcp}}\n\
+                 detection: {{s: {{outcome: {asks}}}, condition: s}}\n"
+            )
+        };
+        let text = format!(
+            "title: two\ncorrelation: {{type: temporal_ordered, rules: [burst, fine, burst], group-by: [actor], \
+             timespan: 1h}}\n---\ntitle: b\nname: burst\ncorrelation: {{type: event_count, rules: [bad], \
+             group-by: [actor], timespan: 1m, condition: {{gte: 2}}}}\n{}{}",
+            helper("bad", "error"),
+            helper("fine", "ok"),
+        );
+        for change in [
+            "[two.stages.burst]\ncount = 5\ntimespan = \"2m\"\n",
+            "[two]\ncount = 5\nstages.burst.timespan = \"2m\"\n",
+        ] {
+            let mut rules = RuleSet::compile(&[("two.yml", &text)]).unwrap();
+            let (overrides, problems) = Overrides::parse("o", change);
+            assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
+            let Kind::Chain(chain) = &rules.rules()[0].kind else { panic!("a sequence") };
+            let counts: Vec<_> =
+                chain.counts().map(|count| (count.threshold(), count.timespan_micros)).collect();
+            assert_eq!(counts, [(5, 120_000_000); 2], "{change}");
+        }
+        let mut rules = RuleSet::compile(&[("two.yml", &text)]).unwrap();
+        let (overrides, _) = Overrides::parse("o", "[two.stages.burst]\nminimum = 5\n");
+        assert_eq!(rules.tune(&overrides, &[]).len(), 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Overrides applied to rules: thresholds, levels, exceptions.
 
+use super::compile::stem as rule_name;
 use super::correlation::{share, smallest};
 use super::field::did_you_mean;
 use super::figures::{Figures, Given};
@@ -9,6 +10,7 @@ use super::problem::{Problems, RuleProblem};
 use super::rule::{Kind, Rule, RuleSet};
 use super::stages::Order;
 use super::tally::{Count, Counted};
+use super::yaml::Mark;
 
 impl RuleSet {
     /// Applies overrides to the rules; what does not fit is reported, all of it at once, and the set is then not to be
@@ -21,8 +23,12 @@ impl RuleSet {
                 Some(rule) => change.apply(rule, &mut self.detections, &mut problems),
                 None if others.contains(&name.as_str()) => {}
                 None => {
-                    let names = self.rules.iter().map(|rule| &*rule.name);
-                    let hint = did_you_mean(name, names.chain(others.iter().copied()));
+                    let names =
+                        || self.rules.iter().map(|rule| &*rule.name).chain(others.iter().copied());
+                    let hint = match names().find(|known| *known == rule_name(name)) {
+                        Some(known) => format!("; rules are named without the ending: `{known}`"),
+                        None => did_you_mean(name, names()),
+                    };
                     problems.push(change.mark, format!("there is no rule `{name}`{hint}"));
                 }
             }
@@ -39,14 +45,20 @@ impl Override {
         }
         self.figures.apply(rule, problems);
         for Given { mark, value: (name, figures) } in &self.stages {
-            let number = rule.stage_names.iter().position(|stage| **stage == **name);
-            match number.and_then(|number| rule.kind.count_mut(number)) {
-                Some(count) => {
-                    figures.apply_to_count(count, name, problems);
-                    let span = figures.timespan.as_ref().map(|span| span.value);
-                    count.timespan_micros = span.unwrap_or(count.timespan_micros);
+            let numbers = rule.counts_named(name);
+            if numbers.is_empty() {
+                problems.push(*mark, no_stage(rule, name));
+            }
+            if numbers.first() == rule.first_counts().first() {
+                self.figures.given_twice(figures, name, problems);
+            }
+            figures.apply_to_counts(rule, &numbers, name, problems);
+            if let Some(span) = &figures.timespan {
+                for number in numbers {
+                    if let Some(count) = rule.kind.count_mut(number) {
+                        count.timespan_micros = span.value;
+                    }
                 }
-                None => problems.push(*mark, no_stage(rule, name)),
             }
         }
         for Given { mark, value: (key, number) } in &self.numbers {
@@ -102,29 +114,56 @@ impl Figures {
                 }
             }
         }
-        let counts = self.condition.is_some() || self.minimum.is_some();
-        match rule.kind.first_count_mut() {
-            Some(count) if counts => {
-                self.apply_to_count(count, &name, problems);
-            }
-            Some(_) => {}
-            None => {
-                let marks = [
-                    self.condition.as_ref().map(|given| given.mark),
-                    self.minimum.as_ref().map(|given| given.mark),
-                ];
-                for mark in marks.into_iter().flatten() {
-                    let message = format!(
-                        "`{name}` counts nothing, so it has no `count`, `condition` or `minimum`"
-                    );
-                    problems.push(mark, message);
-                }
+        let counts = rule.first_counts();
+        if counts.is_empty() {
+            for (_, mark) in self.of_count() {
+                let message = format!(
+                    "`{name}` counts nothing, so it has no `count`, `condition` or `minimum`"
+                );
+                problems.push(mark, message);
             }
         }
+        self.apply_to_counts(rule, &counts, &name, problems);
         if let Some(span) = &self.timespan
             && !set_timespan(&mut rule.kind, span.value)
         {
             problems.push(span.mark, format!("`{name}` has no `timespan` to change"));
+        }
+    }
+
+    /// What is given of a count, by its key, and where.
+    fn of_count(&self) -> impl Iterator<Item = (&'static str, Mark)> {
+        let word = if self.is_count { "count" } else { "condition" };
+        let condition = self.condition.iter().map(move |given| (word, given.mark));
+        condition.chain(self.minimum.iter().map(|given| ("minimum", given.mark)))
+    }
+
+    /// Refuses what is given of the rule and of the stage that it would be about.
+    fn given_twice(&self, of_stage: &Self, stage: &str, problems: &mut Problems<'_>) {
+        let is_minimum = |key| key == "minimum";
+        for (key, mark) in self.of_count() {
+            if of_stage.of_count().any(|(other, _)| is_minimum(other) == is_minimum(key)) {
+                let message =
+                    format!("`{key}` is that of `{stage}`, which is given under `stages` too");
+                problems.push(mark, message);
+            }
+        }
+    }
+
+    /// A stage that a sequence names several times is one count, of which what is wrong is told once.
+    fn apply_to_counts(
+        &self,
+        rule: &mut Rule,
+        numbers: &[usize],
+        name: &str,
+        problems: &mut Problems<'_>,
+    ) {
+        let mut told = Problems::new("");
+        for (index, number) in numbers.iter().enumerate() {
+            if let Some(count) = rule.kind.count_mut(*number) {
+                let problems = if index == 0 { &mut *problems } else { &mut told };
+                self.apply_to_count(count, name, problems);
+            }
         }
     }
 
@@ -135,6 +174,12 @@ impl Figures {
                     if let Some(least) = smallest(given.mark, &given.value, problems) {
                         (*bounds, *min) = (given.value.clone(), least);
                     }
+                }
+                Counted::Share { .. } if self.is_count => {
+                    let message = format!(
+                        "`{name}` is a ratio, which has no `count`; write `condition = {{gte = 0.7}}`"
+                    );
+                    problems.push(given.mark, message);
                 }
                 Counted::Share { bounds, .. } => {
                     if !share(given.mark, &given.value, problems) {
@@ -222,6 +267,25 @@ fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception])
     }
 }
 
+impl Rule {
+    /// The numbers of the stages that are counts of this name: a sequence can name one several times.
+    fn counts_named(&mut self, name: &str) -> Vec<usize> {
+        let (names, kind) = (&self.stage_names, &mut self.kind);
+        let named = names.iter().enumerate().filter(|(_, stage)| ***stage == *name);
+        let numbers = named.map(|(number, _)| number);
+        numbers.filter(|number| kind.count_mut(*number).is_some()).collect()
+    }
+
+    /// The number of the first stage that is a count, and those of its name.
+    fn first_counts(&mut self) -> Vec<usize> {
+        let Some(first) = self.kind.first_count() else { return Vec::new() };
+        match self.stage_names.get(first).cloned() {
+            Some(name) => self.counts_named(&name),
+            None => vec![first],
+        }
+    }
+}
+
 impl Kind {
     /// The count that a stage is, by the number of the stage.
     fn count_mut(&mut self, number: usize) -> Option<&mut Count> {
@@ -231,9 +295,9 @@ impl Kind {
         }
     }
 
-    fn first_count_mut(&mut self) -> Option<&mut Count> {
+    fn first_count(&self) -> Option<usize> {
         match self {
-            Self::Chain(chain) => chain.stages.iter_mut().find_map(|stage| stage.count.as_mut()),
+            Self::Chain(chain) => chain.stages.iter().position(|stage| stage.count.is_some()),
             Self::FirstSeen(_) => None,
         }
     }
