@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::failure::Failure;
 use super::output::Format;
-use super::words::count_of;
+use super::words::{count, count_of};
 use super::{Common, setup};
-use crate::daemon::{RuleFolder, RulesError};
+use crate::daemon::{OVERRIDES, RuleFolder, RulesError};
 use crate::detect::{RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped};
 use crate::untrusted::display_untrusted;
 
@@ -73,13 +73,24 @@ fn check(
     }
     if problems.is_empty() {
         if common.output == Format::Human {
-            let verb = if files.files.len() == 1 { "is" } else { "are" };
-            writeln!(out, "{} {verb} good.", count_of(&files.files, "rule file"))?;
+            writeln!(out, "{}", good(&files))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     out.flush()?;
     Err(Failure::data(anyhow!("{} in rule files", count_of(&problems, "problem"))))
+}
+
+/// What is said of files that nothing is wrong with.
+fn good(files: &RuleFolder) -> String {
+    let verb = if files.files.len() == 1 { "is" } else { "are" };
+    let rules = format!("{} {verb} good", count_of(&files.files, "rule file"));
+    if files.overrides.is_none() {
+        return format!("{rules}.");
+    }
+    let changed = count(files.overrides().0.changed() as u64, "rule");
+    let overrides = format!("{OVERRIDES} is good: {changed} changed.");
+    if files.files.is_empty() { overrides } else { format!("{rules}, and {overrides}") }
 }
 
 /// Everything wrong with the files of a folder, its overrides among them: nothing hides anything else.
@@ -90,10 +101,15 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let (overrides, found) = files.overrides();
     problems.extend(found);
     // They may be about built-in rules as well.
-    let (mut rules, _, unreadable) = RuleSet::readable(&merge(&shipped(), &texts));
+    let shipped = shipped();
+    let merged = merge(&shipped, &texts);
+    let (written, ..) = RuleSet::readable(&merged);
+    let (mut rules, _, unreadable) = RuleSet::readable(&merged);
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
+    problems.extend(rules.inspect_tuned(&written, &overrides));
+    problems.extend(files.misnamed.iter().cloned());
     problems.sort();
     problems
 }

@@ -28,6 +28,8 @@ pub struct RuleFolder {
     pub overrides: Option<String>,
     /// What has the name of a rule file or of the overrides, and cannot be read.
     pub unread: Vec<Unread>,
+    /// What is passed over though it was perhaps meant to be a rule file or the overrides.
+    pub misnamed: Vec<RuleProblem>,
 }
 
 /// A file that cannot be read.
@@ -58,6 +60,7 @@ impl RuleFolder {
             }
         }
         found.files.sort();
+        found.misnamed = misnamed(folder).map_err(of_folder)?;
         Ok(found)
     }
 
@@ -93,6 +96,30 @@ fn paths(folder: &Path) -> io::Result<Vec<PathBuf>> {
         if found.len() > FILES_MAX {
             return Err(io::Error::other(format!("more than {FILES_MAX} files")));
         }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Names that are nearly those of rule files and of the overrides. These files are left alone.
+fn misnamed(folder: &Path) -> io::Result<Vec<RuleProblem>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)?.take(FILES_MAX) {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        let message = match &*ending.to_ascii_lowercase() {
+            _ if name.starts_with('.') || name == OVERRIDES => continue,
+            "toml" => {
+                format!("this is not read: overrides are in `{OVERRIDES}` alone; rename it, or take it away")
+            }
+            "yml" | "yaml" if ending != "yml" && ending != "yaml" => {
+                "this is not read: rule files end in `.yml` or `.yaml`, in small letters; rename it, or take it away"
+                    .to_owned()
+            }
+            _ => continue,
+        };
+        found.push(RuleProblem { file: name, line: 1, column: 1, message });
     }
     found.sort();
     Ok(found)
@@ -241,6 +268,22 @@ mod tests {
         assert_eq!(told.len(), if is_root { 8 } else { 9 });
         // Each shows in what the folder looks like, so that its going is a change.
         assert_eq!(fingerprint(home.path()).len(), 11);
+    }
+
+    #[test]
+    fn names_that_are_nearly_right_are_told() {
+        let home = tempfile::tempdir().unwrap();
+        let names = ["override.toml", "Overrides.toml", "mine.YML", "a.Yaml", "overrides.TOML"];
+        let others = ["overrides.toml", "a.yml", "b.yaml", ".x.toml", "a.yml~", "notes.md", "toml"];
+        for name in names.iter().chain(&others) {
+            fs::write(home.path().join(name), "").unwrap();
+        }
+        let folder = RuleFolder::read(home.path()).unwrap();
+        let mut told: Vec<&str> = folder.misnamed.iter().map(|problem| &*problem.file).collect();
+        let mut names = names.to_vec();
+        told.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(told, names);
     }
 
     #[test]

@@ -81,7 +81,10 @@ impl RulesError {
 
     /// It may be otherwise later though nothing is seen to change.
     pub(super) const fn may_pass(&self) -> bool {
-        matches!(self, Self::Folder { .. } | Self::Problems { may_pass: true, .. })
+        matches!(
+            self,
+            Self::Folder { .. } | Self::Configuration(_) | Self::Problems { may_pass: true, .. }
+        )
     }
 }
 

@@ -21,6 +21,8 @@ use crate::web::{RuleLoad, RuleShown, RulesShown};
 /// How often the folder is looked at. A change is taken up when two looks in a row have seen the same, so that files
 /// that belong together, or are being written, are read together and whole.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The most looks between two attempts to read what cannot be read.
+const RETRY_LOOKS_MAX: u32 = 60;
 /// Problems that a banner names; `rules check` tells them all.
 const PROBLEMS_TOLD_MAX: usize = 3;
 /// Rules that the log names of each kind of change.
@@ -37,9 +39,19 @@ pub(crate) struct Keeper {
     seen: Fingerprint,
     looked_at: Instant,
     /// Something could not be read, which may pass without a change.
-    is_unreadable: bool,
+    retry: Option<Retry>,
     shown: watch::Sender<RulesShown>,
     settings: Option<Settings>,
+}
+
+/// When to read again what could not be read though nothing is seen to change: everything is compiled again each time,
+/// so less and less often.
+#[derive(Clone, Copy)]
+struct Retry {
+    /// Looks between the last time and the next.
+    every: u32,
+    /// Those that are left.
+    left: u32,
 }
 
 /// The configuration's word on where rules come from.
@@ -68,8 +80,7 @@ impl Keeper {
         let book = source.load()?;
         let shown = watch::Sender::new(shown(&book));
         let (seen, looked_at) = (read.clone(), Instant::now());
-        let is_unreadable = false;
-        Ok(Self { source, book, read, seen, looked_at, is_unreadable, shown, settings: None })
+        Ok(Self { source, book, read, seen, looked_at, retry: None, shown, settings: None })
     }
 
     /// Keeps an eye on the configuration file as well: it may name another folder, or other rules that
@@ -112,12 +123,18 @@ impl Keeper {
         let now = self.fingerprint();
         let is_quiet = now == self.seen;
         self.seen.clone_from(&now);
-        if !is_quiet || (now == self.read && !self.is_unreadable) {
+        if !is_quiet {
+            return Change::None;
+        }
+        let is_changed = now != self.read;
+        if !is_changed && !self.retry.as_mut().is_some_and(Retry::is_due) {
             return Change::None;
         }
         self.read = now;
         let loaded = self.reload();
-        self.is_unreadable = loaded.as_ref().is_err_and(RulesError::may_pass);
+        let may_pass = loaded.as_ref().is_err_and(RulesError::may_pass);
+        let before = self.retry.filter(|_| !is_changed);
+        self.retry = may_pass.then(|| Retry::after(before));
         match loaded {
             Ok(book) => Change::Taken(self.take(book)),
             Err(error) => {
@@ -202,6 +219,20 @@ impl Keeper {
         let names = self.book.rules.rules().iter().map(|rule| rule.name.to_string());
         let loads = Arc::new(names.zip(costs.into_iter().map(load)).collect());
         self.shown.send_modify(|shown| shown.loads = loads);
+    }
+}
+
+impl Retry {
+    /// The first, or one that waits twice as long as that before.
+    fn after(before: Option<Self>) -> Self {
+        let every = before.map_or(1, |before| RETRY_LOOKS_MAX.min(before.every * 2));
+        Self { every, left: every }
+    }
+
+    /// To be asked at every look.
+    const fn is_due(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
     }
 }
 
@@ -330,7 +361,7 @@ impl Keeper {
             read: Fingerprint::new(),
             seen: Fingerprint::new(),
             looked_at: Instant::now(),
-            is_unreadable: false,
+            retry: None,
             shown: watch::Sender::new(RulesShown::default()),
             settings: None,
         }
@@ -421,6 +452,48 @@ mod tests {
                 && told.ends_with("(removed: a; switched on: call-burst)."),
             "{told}"
         );
+    }
+
+    /// Looks until something comes of it.
+    fn looks(keeper: &mut Keeper) -> u32 {
+        (1..=1000).find(|_| !matches!(keeper.look_now(), Change::None)).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_tried_less_and_less_often_until_something_changes() {
+        let home = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::start(source(home.path())).unwrap();
+        std::os::unix::fs::symlink(home.path().join("none"), home.path().join("a.yml")).unwrap();
+        assert!(refused(&mut keeper).contains("cannot be read"));
+        let waits: Vec<u32> = (0..8).map(|_| looks(&mut keeper)).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
+        fs::write(home.path().join("b.yml"), RULE).unwrap();
+        assert!(refused(&mut keeper).contains("cannot be read"));
+        assert_eq!([looks(&mut keeper), looks(&mut keeper)], [1, 2]);
+        fs::remove_file(home.path().join("a.yml")).unwrap();
+        assert!(taken(&mut keeper).contains("(added: b)"));
+        assert_eq!(looks(&mut keeper), 0);
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_read_for_a_while_is_read_again() {
+        let home = tempfile::tempdir().unwrap();
+        let config = home.path().join("config.toml");
+        fs::write(&config, "").unwrap();
+        let folder = home.path().join("rules");
+        fs::create_dir(&folder).unwrap();
+        let mut keeper = Keeper::start(source(&folder)).unwrap();
+        let left = Mutex::new(2_u32);
+        let reread = move || {
+            let mut left = left.lock().unwrap();
+            *left = left.saturating_sub(1);
+            if *left > 0 { Err("too many open files".to_owned()) } else { Ok(source(&folder)) }
+        };
+        keeper.follow(config, Box::new(reread));
+        assert!(refused(&mut keeper).contains("too many open files"));
+        assert!(matches!(keeper.look_now(), Change::Taken(_)));
+        assert!(keeper.shown().borrow().refused.is_none());
+        assert_eq!(looks(&mut keeper), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
+use super::overrides::Overrides;
 use super::problem::RuleProblem;
 use super::rule::{FirstSeen, Kind, Rule, RuleSet};
 use super::stages::{Chain, Slot};
@@ -32,14 +33,36 @@ impl RuleSet {
         (set, problems, unreadable)
     }
 
+    /// What is doubted of rules only since overrides changed them; `written` are the rules without the overrides.
+    pub fn inspect_tuned(&self, written: &Self, overrides: &Overrides) -> Vec<RuleProblem> {
+        let mut found = Vec::new();
+        for (name, change) in &overrides.rules {
+            let of = |set: &Self| {
+                let rule = set.rules.iter().find(|rule| *rule.name == **name);
+                rule.map_or_else(Vec::new, |rule| set.doubts_of(rule))
+            };
+            let known = of(written);
+            // What is compared with is the likeliest reason; where nothing is, the whole table is named.
+            let mark = change.numbers.first().map_or(change.mark, |number| number.mark);
+            for doubt in of(self).into_iter().filter(|doubt| !known.contains(doubt)) {
+                let message = format!("with this, `{name}` is in doubt: {}", doubt.message);
+                found.push(RuleProblem::at(&overrides.file, mark, message));
+            }
+        }
+        found.dedup();
+        found
+    }
+
     /// What can never happen, and what would be remembered without end.
     fn doubts(&self) -> Vec<RuleProblem> {
+        self.rules.iter().flat_map(|rule| self.doubts_of(rule)).collect()
+    }
+
+    fn doubts_of(&self, rule: &Rule) -> Vec<RuleProblem> {
         let mut found = Vec::new();
-        for rule in &self.rules {
-            match &rule.kind {
-                Kind::Chain(chain) => self.of_chain(rule, chain, &mut found),
-                Kind::FirstSeen(first) => self.of_first_seen(rule, first, &mut found),
-            }
+        match &rule.kind {
+            Kind::Chain(chain) => self.of_chain(rule, chain, &mut found),
+            Kind::FirstSeen(first) => self.of_first_seen(rule, first, &mut found),
         }
         found
     }
@@ -321,6 +344,30 @@ fn values(items: &[&Item]) -> Vec<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::detect::shipped;
+
+    #[test]
+    fn overrides_are_doubted_as_rules_are() {
+        let doubts = |text: &str| {
+            let written = RuleSet::compile(&shipped()).unwrap();
+            let mut tuned = RuleSet::compile(&shipped()).unwrap();
+            let (overrides, problems) = Overrides::parse("overrides.toml", text);
+            assert_eq!((problems, tuned.tune(&overrides, &[])), (Vec::new(), Vec::new()), "{text}");
+            let found = tuned.inspect_tuned(&written, &overrides);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let never = doubts("[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n");
+        let expected =
+            "overrides.toml:2:1: with this, `rubber-stamp` is in doubt: no call can fit this";
+        assert!(matches!(&*never, [only] if only.starts_with(expected)), "{never:#?}");
+        for good in [
+            "[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 1\n",
+            "[call-burst]\ncount = 3\n[[call-burst.except]]\nprincipal = \"*\"\n",
+            "[call-burst]\ndisabled = true\n",
+        ] {
+            assert_eq!(doubts(good), Vec::<String>::new(), "{good}");
+        }
+    }
 
     /// What is doubted of a file that has all the cases it needs, as `line: message`.
     fn doubts(text: &str) -> Vec<String> {

@@ -110,6 +110,11 @@ impl Overrides {
         words
     }
 
+    /// How many rules are changed.
+    pub fn changed(&self) -> usize {
+        self.rules.len()
+    }
+
     /// Whether a rule is switched off.
     pub fn disables(&self, rule: &str) -> bool {
         self.rules.get(rule).is_some_and(|change| change.is_disabled)

@@ -16,6 +16,13 @@ impl RuleSet {
     /// Applies overrides to the rules; what does not fit is reported, all of it at once, and the set is then not to be
     /// used. `others` are rules that there are though not in this set. Rules that are switched off leave it.
     pub fn tune(&mut self, overrides: &Overrides, others: &[&str]) -> Vec<RuleProblem> {
+        let problems = self.change(overrides, others);
+        self.rules.retain(|rule| !overrides.disables(&rule.name));
+        problems
+    }
+
+    /// The same, but that rules which are switched off stay.
+    pub fn change(&mut self, overrides: &Overrides, others: &[&str]) -> Vec<RuleProblem> {
         let mut problems = Problems::new(&overrides.file);
         for (name, change) in &overrides.rules {
             let found = self.rules.iter_mut().find(|rule| *rule.name == **name);
@@ -33,7 +40,6 @@ impl RuleSet {
                 }
             }
         }
-        self.rules.retain(|rule| !overrides.disables(&rule.name));
         problems.into_found()
     }
 }
@@ -270,9 +276,9 @@ fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception])
 impl Rule {
     /// The numbers of the stages that are counts of this name: a sequence can name one several times.
     fn counts_named(&mut self, name: &str) -> Vec<usize> {
-        let (names, kind) = (&self.stage_names, &mut self.kind);
-        let named = names.iter().enumerate().filter(|(_, stage)| ***stage == *name);
-        let numbers = named.map(|(number, _)| number);
+        let kind = &mut self.kind;
+        let of_name = self.stage_names.iter().enumerate().filter(|(_, stage)| ***stage == *name);
+        let numbers = of_name.map(|(number, _)| number);
         numbers.filter(|number| kind.count_mut(*number).is_some()).collect()
     }
 

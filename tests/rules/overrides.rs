@@ -88,3 +88,26 @@ fn everything_wrong_is_told_at_once_with_its_line() {
         "{told}"
     );
 }
+
+#[test]
+fn overrides_that_are_good_doubtful_or_misnamed_are_told_by_the_check() {
+    let home = tempfile::tempdir().unwrap();
+    let check = |name: &str, body: &str| {
+        let folder = home.path().join("rules");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("overrides.toml"), "[call-burst]\ncount = 3\n").unwrap();
+        fs::write(folder.join(name), body).unwrap();
+        let arguments = ["rules", "check", text(&folder)];
+        let done = crate::support::calltrail(home.path()).args(arguments).output().unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let all = [done.stdout, done.stderr].concat();
+        (done.status.code().unwrap(), String::from_utf8(all).unwrap())
+    };
+    let (code, told) = check("notes.md", "");
+    assert_eq!((code, &*told), (0, "overrides.toml is good: 1 rule changed.\n"));
+    let (code, told) = check("override.toml", "");
+    assert!(code == 65 && told.contains("override.toml:1:1: this is not read"), "{told}");
+    let doubtful = "[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n";
+    let (code, told) = check("overrides.toml", doubtful);
+    assert!(code == 65 && told.contains("overrides.toml:2:1: with this, `rubber-stamp`"), "{told}");
+}

@@ -74,3 +74,26 @@ fn a_rule_file_is_tried_without_being_in_force() {
     assert_eq!(kept.run(&["rules", "replay", "--rule", "no-such"]).1, 66);
     assert!(kept.json(&["alerts", "list"]).iter().all(|alert| alert["rule"] != "any-post"));
 }
+
+#[test]
+fn a_rule_file_is_tried_as_the_overrides_change_it() {
+    let kept = Kept::of(ATTACK);
+    let folder = kept.home.path().join("own-rules");
+    fs::create_dir(&folder).unwrap();
+    let rule = folder.join("any-post.yml");
+    let text_of = "title: A post\nlogsource: {product: mcp}\ndetection:\n  \
+                   s: {tool.name: post_comment}\n  condition: s\n";
+    fs::write(&rule, text_of).unwrap();
+    let other = kept.home.path().join("any-post.yml");
+    fs::write(&other, text_of.replace("post_comment", "post_*")).unwrap();
+    let tried =
+        || kept.text(&["rules", "replay", "--rules", text(&folder), "--rule", text(&other)]);
+    assert!(tried().contains("any-post would have fired 3 times."), "{}", tried());
+    assert!(!tried().contains("overrides.toml"), "{}", tried());
+    let overrides = "[any-post]\ndisabled = true\n[[any-post.except]]\ntool = \"post_*\"\n\
+                     [call-burst]\ncount = 30\n";
+    fs::write(folder.join("overrides.toml"), overrides).unwrap();
+    assert!(tried().contains("any-post would have fired 0 times."), "{}", tried());
+    let told = "any-post was tried as overrides.toml changes it: disabled; except tool post_*.";
+    assert!(tried().contains(told), "{}", tried());
+}

@@ -14,14 +14,15 @@ use super::super::failure::Failure;
 use super::super::output::{Format, print_alerts};
 use super::super::words::{count, parse_moment};
 use super::super::{Common, setup};
-use crate::daemon::RulesError;
 use crate::daemon::control::{Ask, Tell};
+use crate::daemon::{OVERRIDES, RuleFolder, RulesError};
 use crate::detect::{Engine, History, HistoryNeed, KnownAlert, Rule, RuleSet};
 use crate::model::{
     Alert, AlertChange, AlertId, AlertState, AlertView, Call, CallChange, Evidence, EvidenceView,
     Micros, Text, WitnessLine,
 };
 use crate::store::{After, CallPage};
+use crate::untrusted::display_untrusted;
 
 /// Calls in memory at a time.
 const PAGE_CALLS: usize = 10_000;
@@ -45,7 +46,7 @@ pub(in crate::cli) struct Args {
 
 pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let config = common.config()?;
-    let rules = rules(args, common)?;
+    let Tried { rules, changes } = tried(args, common)?;
     let catalogue = setup::catalogue(&config)?;
     let labels = move |call: &Call| catalogue.labels(call.server.as_deref(), &call.tool);
     let mut replay = Replay {
@@ -62,15 +63,25 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     replay.run(args.to, out)?;
     if common.output == Format::Human {
         replay.summary(out)?;
+        for change in changes {
+            writeln!(out, "{change}")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The rules to try.
-fn rules(args: &Args, common: &Common) -> Result<Arc<RuleSet>, Failure> {
-    let book = setup::rulebook(&common.config()?)?;
+struct Tried {
+    rules: Arc<RuleSet>,
+    /// What the overrides change of rules from files, a sentence each.
+    changes: Vec<String>,
+}
+
+fn tried(args: &Args, common: &Common) -> Result<Tried, Failure> {
+    let config = common.config()?;
+    let book = setup::rulebook(&config)?;
     if args.rule.is_empty() {
-        return Ok(book.rules);
+        return Ok(Tried { rules: book.rules, changes: Vec::new() });
     }
     let mut files: Vec<(String, String)> = Vec::new();
     let mut names: Vec<&str> = Vec::new();
@@ -92,15 +103,28 @@ fn rules(args: &Args, common: &Common) -> Result<Arc<RuleSet>, Failure> {
     if files.is_empty() {
         let mut rules = Arc::try_unwrap(book.rules).unwrap_or_default();
         rules.keep(|rule| names.contains(&&*rule.name));
-        return Ok(Arc::new(rules));
+        return Ok(Tried { rules: Arc::new(rules), changes: Vec::new() });
     }
     if !names.is_empty() {
         return Err(Failure::usage(anyhow!("name either files or rules in force, not both")));
     }
     let texts: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, &**text)).collect();
-    let rules =
-        RuleSet::compile(&texts).map_err(|problems| setup::refused(RulesError::of(problems)))?;
-    Ok(Arc::new(rules))
+    let refused = |problems| setup::refused(RulesError::of(problems));
+    let mut rules = RuleSet::compile(&texts).map_err(refused)?;
+    let folder = config.rules.folder.as_deref().map(RuleFolder::read).transpose();
+    let (overrides, _) = folder.map_err(setup::refused)?.unwrap_or_default().overrides();
+    let others: Vec<&str> = book.entries.iter().map(|entry| &*entry.name).collect();
+    // One that is switched off is tried all the same: it was named.
+    let problems = rules.change(&overrides, &others);
+    if !problems.is_empty() {
+        return Err(refused(problems));
+    }
+    let changes = rules.rules().iter().map(|rule| (rule, overrides.words(&rule.name)));
+    let changes = changes.filter(|(_, words)| !words.is_empty()).map(|(rule, words)| {
+        let words = display_untrusted(&words.join("; "));
+        format!("{} was tried as {OVERRIDES} changes it: {words}.", rule.name)
+    });
+    Ok(Tried { changes: changes.collect(), rules: Arc::new(rules) })
 }
 
 struct Replay {
