@@ -5,6 +5,8 @@
 
 /// Who may name whom.
 mod layers;
+/// Links between the texts for people.
+mod links;
 /// What the templates must not hold.
 mod pages;
 /// Files that are shipped, and the places that must name them.

@@ -100,6 +100,10 @@ fn file(
             return None;
         }
     };
+    if nodes.is_empty() {
+        problems.push(Mark::START, "the file is empty; a rule has a `title` at least");
+        return None;
+    }
     let read: Vec<Option<Document>> =
         nodes.iter().map(|node| Document::read(node, allowance, problems)).collect();
     let documents: Vec<Document> = read.into_iter().collect::<Option<_>>()?;
@@ -262,7 +266,8 @@ fn kind(
 ) -> Option<(Kind, Vec<Grouping>)> {
     let correlation = match &main.body {
         Body::Detection { expr, group_by } => {
-            let slot = Slot { name: name.into(), detection: detections.add(expr), mark: main.mark };
+            let (detection, mark) = (detections.add(expr), main.mark);
+            let slot = Slot { name: name.into(), detection, mark, is_excepted: false };
             let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
             return Some((
                 single(slot),
@@ -346,7 +351,8 @@ impl<'a> Linker<'a, '_, '_> {
         }
         let name = document.name.as_deref().unwrap_or(reference);
         let detection = self.detections.add(expr);
-        self.slots.push(Slot { name: Text::from(name), detection, mark: document.mark });
+        let (name, mark) = (Text::from(name), document.mark);
+        self.slots.push(Slot { name, detection, mark, is_excepted: false });
         match self.groupings.iter_mut().find(|grouping| grouping.fields == group_by) {
             Some(grouping) => grouping.slots |= 1 << index,
             None => self.groupings.push(Grouping { slots: 1 << index, fields: group_by }),

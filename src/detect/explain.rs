@@ -10,7 +10,7 @@ use super::field::{LabelsOf, Subject};
 use super::matcher::Expr;
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
 use super::stages::{Chain, MEMBER, Order, Slot};
-use super::tally::{Counted, Tally};
+use super::tally::{Count, Counted, Tally};
 use crate::model::{Call, EventKind, Micros, Text};
 
 /// Values of one field that are told.
@@ -34,9 +34,16 @@ pub struct Explanation {
 /// One stage of a rule, and whether the call fills it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StageTold {
+    /// That of the detection, as alerts show their evidence.
     pub name: Text,
+    /// That of the count whose calls it says, where the count is one of several stages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<Text>,
     pub fits: bool,
     pub asked: Asked,
+    /// What overrides except of it, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub except: Option<Asked>,
 }
 
 /// What a detection asks, and how the call answers.
@@ -111,14 +118,23 @@ impl RuleSet {
         let subject = Subject::new(call, labels);
         let bits = slots_of(self, rule, labels, call);
         let told = |(number, slot): (usize, &Slot)| {
-            let asked = self.detections.get(slot.detection).map(|expr| ask(expr, &subject));
-            let fits = bits & (1 << number) != 0;
-            Some(StageTold { name: Text::clone(&slot.name), fits, asked: asked? })
+            let expr = self.detections.get(slot.detection)?;
+            let (asked, except) = match excepted(slot, expr) {
+                Some((own, except)) => (ask(own, &subject), Some(ask(except, &subject))),
+                None => (ask(expr, &subject), None),
+            };
+            let (name, count) = (Text::clone(&slot.name), count_of(rule, number).cloned());
+            Some(StageTold { name, count, fits: bits & (1 << number) != 0, asked, except })
         };
         let stages: Vec<StageTold> =
             rule.kind.slots().iter().enumerate().filter_map(told).collect();
         let group = group_told(rule, call, bits);
-        let missing = self.missing(rule, labels, call, around, bits, &group);
+        let is_excepted = bits & !MEMBER == 0 && stages.iter().any(StageTold::is_excepted);
+        let missing = if is_excepted {
+            vec!["the call is one of the exceptions in overrides.toml".to_owned()]
+        } else {
+            self.missing(rule, labels, call, around, bits, &group)
+        };
         Explanation {
             rule: Text::clone(&rule.name),
             is_matched: missing.is_empty(),
@@ -160,7 +176,7 @@ impl RuleSet {
             return Vec::new();
         };
         match &rule.kind {
-            Kind::Chain(chain) => of_chain(chain, &events, index),
+            Kind::Chain(chain) => of_chain(rule, chain, &events, index),
             Kind::FirstSeen(first) => of_first_seen(rule, first, &events, index),
         }
     }
@@ -200,6 +216,46 @@ impl RuleSet {
         events.dedup_by_key(|event| event.id());
         events
     }
+}
+
+impl StageTold {
+    /// The call would fill the stage but for an exception.
+    fn is_excepted(&self) -> bool {
+        self.asked.holds() && self.except.as_ref().is_some_and(Asked::holds)
+    }
+}
+
+impl Asked {
+    /// Whether the call answers it with yes.
+    pub const fn holds(&self) -> bool {
+        match self {
+            Self::Item { holds, .. }
+            | Self::All { holds, .. }
+            | Self::Any { holds, .. }
+            | Self::Not { holds, .. } => *holds,
+        }
+    }
+}
+
+/// A detection without the exceptions of overrides, and these, as they were put together.
+fn excepted<'e>(slot: &Slot, expr: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
+    match expr {
+        Expr::And(parts) if slot.is_excepted => match parts.as_slice() {
+            [own, Expr::Not(except)] => Some((own, &**except)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The name of the count that a slot's calls are for, where it is one of several stages.
+fn count_of(rule: &Rule, slot: usize) -> Option<&Text> {
+    let Kind::Chain(chain) = &rule.kind else { return None };
+    let number = chain.stages.iter().position(|stage| {
+        let of = |count: &Count| stage.slot == slot || count.base(stage.slot) == slot;
+        stage.count.as_ref().is_some_and(of)
+    })?;
+    rule.stage_names.get(number)
 }
 
 fn slots_of(rules: &RuleSet, rule: &Rule, labels: &LabelsOf, call: &Call) -> u32 {
@@ -252,7 +308,7 @@ fn ask(expr: &Expr, subject: &Subject<'_>) -> Asked {
     }
 }
 
-fn of_chain(chain: &Chain, events: &[Event], index: usize) -> Vec<String> {
+fn of_chain(rule: &Rule, chain: &Chain, events: &[Event], index: usize) -> Vec<String> {
     let chains = Chains::find(chain, events, Micros(i64::MIN));
     if chains.evidence(&chains.matches).iter().any(|(event, _)| *event == index) {
         return Vec::new();
@@ -263,7 +319,7 @@ fn of_chain(chain: &Chain, events: &[Event], index: usize) -> Vec<String> {
     if chain.stages.len() == 1 {
         return vec![short_count(chain, 0, events, index).unwrap_or_default()];
     }
-    filled.into_iter().map(|stage| of_stage(chain, events, index, stage)).collect()
+    filled.into_iter().map(|stage| of_stage(rule, chain, events, index, stage)).collect()
 }
 
 /// True if the event fills the stage, or is counted for it.
@@ -307,10 +363,11 @@ fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> O
 }
 
 /// What the other stages lacked around the event that fills one.
-fn of_stage(chain: &Chain, events: &[Event], index: usize, stage: usize) -> String {
+fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: usize) -> String {
     let name = |stage: usize| {
         let slot = chain.stages.get(stage).map_or(0, |stage| stage.slot);
-        chain.slots.get(slot).map_or("", |slot| &*slot.name)
+        let of_slot = || chain.slots.get(slot).map(|slot| &slot.name);
+        rule.stage_names.get(stage).or_else(of_slot).map_or("", |name| &**name)
     };
     let fills = |event: &usize, stage: usize| {
         events.get(*event).is_some_and(|event| can_fill(chain, event, stage))

@@ -111,8 +111,15 @@ impl Field {
             Some(What::Arg(argument.to_owned()))
         };
         let what = known.or_else(argument).ok_or_else(|| {
-            let names = FIELDS.iter().map(|(known, _)| *known);
-            format!("there is no field `{name}`{}", did_you_mean(name, names))
+            let names = || FIELDS.iter().map(|(known, _)| *known);
+            // One of a family, such as `tool` for `tool.name`, is far from it by its letters.
+            let is_of =
+                |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+            let hint = match names().find(is_of) {
+                Some(known) => format!("; did you mean `{known}`?"),
+                None => did_you_mean(name, names()),
+            };
+            format!("there is no field `{name}`{hint}")
         })?;
         Ok(Self { name: name.into(), what })
     }
@@ -418,6 +425,8 @@ mod tests {
     fn a_mistyped_field_is_refused_with_the_nearest_name() {
         let error = Field::parse("tool.nane").unwrap_err();
         assert_eq!(error, "there is no field `tool.nane`; did you mean `tool.name`?");
+        let error = Field::parse("tool").unwrap_err();
+        assert_eq!(error, "there is no field `tool`; did you mean `tool.name`?");
         assert!(!Field::parse("Image").unwrap_err().contains("did you mean"));
         assert!(GroupField::parse("sesion").unwrap_err().contains("`session`"));
     }

@@ -44,7 +44,12 @@ impl Limits {
             what: Counted::Events(Bounds::at_least(min), min),
         };
         let counting = Chain {
-            slots: vec![Slot { name: "call".into(), detection: 0, mark: rule.mark }],
+            slots: vec![Slot {
+                name: "call".into(),
+                detection: 0,
+                mark: rule.mark,
+                is_excepted: false,
+            }],
             stages: vec![Stage { slot: 0, count: Some(count) }],
             order: match chain.order {
                 Order::Any => Order::Sequence,

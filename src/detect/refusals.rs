@@ -65,7 +65,8 @@ fn files_that_are_not_supported_are_refused_with_line_and_reason() {
         (plain().replace("title: t", "name: t"), "1: `title` is missing"),
         ("a: [".to_owned(), ": this is not YAML"),
         ("- a\n".to_owned(), "1: a rule is a map of keys, not a list"),
-        (String::new(), "1: the file holds no rule that fires"),
+        (String::new(), "1: the file is empty"),
+        ("---\n# nothing\n".to_owned(), "1: the file is empty"),
     ] {
         refused(&text, expected);
     }
@@ -87,6 +88,10 @@ fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
         (values + "  condition: {gte: 3, field: flags}\n", "7: values of `flags` cannot"),
         (alias + "  aliases: {who: {b: actor}}\n", "7: the alias `who` names no field for the"),
         (format!("{ratio}  condition: {{gte: 2}}\n  minimum: 1\n"), "8: `condition` compares a"),
+        (
+            format!("{ratio}  condition: {{gte: 0.2, lt: 50}}\n  minimum: 1\n"),
+            "8: `condition` compares a",
+        ),
         (format!("{ratio}  condition: {{gte: 0.5}}\n"), "2: `minimum` is the least number"),
         ("  type: taint\n  source: a\n  group-by: [actor]\n".to_owned(), "2: `sink` is missing"),
     ] {

@@ -36,6 +36,8 @@ pub(super) struct Slot {
     pub(super) name: Text,
     /// Index into the rule set's detections.
     pub(super) detection: usize,
+    /// The detection is that of the rule *and not* one of the exceptions of overrides.
+    pub(super) is_excepted: bool,
     /// Where the rule's file asks for it.
     pub(super) mark: Mark,
 }

@@ -15,6 +15,7 @@ use super::super::alerts::{told, unexpected};
 use super::super::failure::Failure;
 use super::super::output::{Format, when};
 use super::super::{Common, setup};
+use crate::daemon::OVERRIDES;
 use crate::daemon::control::{Ask, Tell};
 use crate::detect::{Asked, Explanation, LabelsOf, Neighbours, Rule};
 use crate::model::{Call, CallId};
@@ -273,8 +274,17 @@ fn print(
     }
     for stage in &told.stages {
         let verb = if stage.fits { "fills" } else { "does not fill" };
-        writeln!(out, "  {verb} stage `{}`", stage.name)?;
+        let name = &stage.name;
+        match &stage.count {
+            Some(count) => writeln!(out, "  {verb} stage `{count}` as `{name}`")?,
+            None => writeln!(out, "  {verb} stage `{name}`")?,
+        }
         print_asked(out, &stage.asked, 4)?;
+        if let Some(except) = &stage.except {
+            let mark = if except.holds() { "no " } else { "yes" };
+            writeln!(out, "    {mark} not an exception in {OVERRIDES}")?;
+            print_asked(out, except, 8)?;
+        }
     }
     Ok(())
 }

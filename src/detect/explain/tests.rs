@@ -118,13 +118,48 @@ fn each_question_is_told_with_the_answer_of_the_call() {
     };
     let not = Asked::Not { holds: false, of: Box::new(any) };
     let all = Asked::All { holds: false, of: vec![item("outcome: error", &["error"], true), not] };
-    assert_eq!(told.stages, [StageTold { name: "single".into(), fits: false, asked: all }]);
+    let stage =
+        StageTold { name: "single".into(), count: None, fits: false, asked: all, except: None };
+    assert_eq!(told.stages, [stage]);
     let fits = Shape { tool: "get", ..failed };
     let told = of_rule("single", &call(&fits, 0, 0), &[]);
     assert_eq!(told.missing, ["the call has no tenant, by which the rule groups calls"]);
     assert_eq!(told.group, [("tenant".into(), None)]);
     let whole = Shape { tenant: Some("acme"), ..fits };
     assert!(of_rule("single", &call(&whole, 0, 0), &[]).is_matched);
+}
+
+#[test]
+fn a_count_among_stages_is_told_by_its_own_name() {
+    let rules = RuleSet::compile(&shipped()).unwrap();
+    let rule = rules.rules().iter().find(|rule| *rule.name == *"denials-then-success").unwrap();
+    let denied = Shape { class: OutcomeClass::Denied, ..Shape::at(0, "x") };
+    let denied = call(&denied, 0, 0);
+    let told = rules.explain(rule, &|_: &Call| Labels::default(), &denied, &[]);
+    assert_eq!(told.stages[0].count.as_deref(), Some("burst-of-denials"));
+    assert_eq!(told.stages[1].count, None);
+    let missing = told.missing.join("; ");
+    assert!(missing.starts_with("as stage `burst-of-denials`: "), "{missing}");
+}
+
+#[test]
+fn an_exception_is_told_as_one_of_the_overrides() {
+    let mut rules = RuleSet::compile(&RULES).unwrap();
+    let text = "[[single.except]]\nprincipal = \"a*\"\n";
+    let (overrides, problems) = crate::detect::Overrides::parse("o", text);
+    assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
+    let rule = rules.rules().iter().find(|rule| *rule.name == *"single").unwrap();
+    let explain =
+        |shape: &Shape| rules.explain(rule, &|_: &Call| Labels::default(), &call(shape, 0, 0), &[]);
+    let failed = Shape { class: OutcomeClass::Error, tenant: Some("acme"), ..Shape::at(0, "get") };
+    let told = explain(&failed);
+    assert_eq!(told.missing, ["the call is one of the exceptions in overrides.toml"]);
+    let [stage] = told.stages.as_slice() else { panic!("one stage") };
+    assert!(stage.asked.holds() && !stage.fits);
+    let expected = "Some(Item { asks: \"principal: a*\"";
+    assert!(format!("{:?}", stage.except).starts_with(expected), "{stage:?}");
+    let fine = explain(&Shape { class: OutcomeClass::Ok, ..failed });
+    assert_eq!(fine.missing, ["the call does not fit what the rule looks for"]);
 }
 
 #[test]
