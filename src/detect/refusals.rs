@@ -105,7 +105,7 @@ fn conditions_that_no_call_decides_are_refused() {
         ("{lte: 3}", "7: `condition` needs a lower bound"),
         ("{neq: 3}", "7: `condition` needs a lower bound"),
         ("{eq: 0}", "7: `condition` fits no whole number"),
-        ("{gte: 2.5}", "7: `condition` fits no whole number"),
+        ("{gte: 2.5}", "7: counts are whole numbers, and 2.5 is none"),
         ("{gte: 5, lt: 5}", "7: `condition` fits no whole number"),
         ("{gtee: 5}", "7: `condition` knows eq, neq"),
         ("{gte: 3}\n  aliases: {}", "8: `aliases` is a map"),
