@@ -266,7 +266,8 @@ fn except(rule: &mut Rule, detections: &mut Vec<Expr>, exceptions: &[Exception])
     let any = Expr::Or(exceptions.iter().map(|except| except.expr.clone()).collect());
     for slot in rule.kind.slots_mut() {
         let Some(expr) = detections.get(slot.detection) else { continue };
-        // Explanations take it apart again, and whether a detection looks at ingest events is told by its own part alone.
+        // Explanations take it apart again, and whether a detection looks at ingest events is told by its own part
+        // alone.
         let left = Expr::And(vec![expr.clone(), Expr::Not(Box::new(any.clone()))]);
         (slot.detection, slot.is_excepted) = (detections.len(), true);
         detections.push(left);
