@@ -329,7 +329,7 @@ impl Engine {
                 } else {
                     need.only_remembered = cold_before.is_none();
                     (self.remembers || !need.only_remembered)
-                        && held.passed.fresh(prefix, &touch.ops).is_none()
+                        && held.passed.needs_history(prefix, &touch.ops, self.limits.values_max)
                 }
             }
             _ => false,

@@ -34,6 +34,14 @@ correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
 {title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
 ";
 
+/// The tenants of a principal after the first one.
+const TENANTS: &str = "
+title: t
+correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+";
+
 fn labels() -> Arc<LabelsOf> {
     let tri = |yes| if yes { Tri::Yes } else { Tri::No };
     Arc::new(move |call: &Call| Labels {
@@ -54,6 +62,13 @@ fn of(actor: usize, at: i64, tool: &'static str, number: u64) -> Arc<Call> {
     let name = Text::from(format!("actor-{actor}"));
     one.principal = Some(Text::clone(&name));
     (one.actor, one.session) = (Text::clone(&name), name);
+    Arc::new(one)
+}
+
+/// A call of the actor with that number, in a tenant; its number is the second.
+fn in_tenant(actor: usize, second: i64, tenant: &str) -> Arc<Call> {
+    let mut one = Call::clone(&of(actor, second * SECOND, "t", second.unsigned_abs()));
+    one.tenant = Some(tenant.into());
     Arc::new(one)
 }
 
@@ -158,22 +173,10 @@ fn many_busy_actors_are_held_by_the_places_of_their_calls_and_only_who_fires_is_
 
 #[test]
 fn what_was_let_go_of_first_calls_is_known_without_the_calls() {
-    let rules = rules(
-        "
-title: t
-correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
----
-{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-",
-    );
+    let rules = rules(TENANTS);
     let limits = Limits { groups_max: 10, ..Limits::default() };
     let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
     let mut ledger = Ledger::new(Arc::clone(&rules));
-    let in_tenant = |actor: usize, second: i64, tenant: &str| {
-        let mut one = Call::clone(&of(actor, second * SECOND, "t", second.unsigned_abs()));
-        one.tenant = Some(tenant.into());
-        Arc::new(one)
-    };
     let round = |from: i64| (0..100).map(move |n| (usize::try_from(n).unwrap(), from + n, "home"));
     let mut calls: Vec<Arc<Call>> = round(0)
         .chain(round(100))
@@ -189,6 +192,29 @@ correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baselin
     assert!(ledger.read > 0);
     let at_once = evaluate(rules, labels(), calls);
     assert_eq!((at_once.len(), ledger.alerts.len()), (3, 3));
+    assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
+}
+
+#[test]
+fn what_is_remembered_of_first_calls_may_fill_up_in_the_middle_of_a_batch() {
+    let rules = rules(TENANTS);
+    // Two are remembered, with a value each; there is room for one value more.
+    let limits = Limits { groups_max: 1, values_max: 5, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    let mut calls: Vec<Arc<Call>> =
+        (0..3_usize).zip(0..).map(|(actor, second)| in_tenant(actor, second, "home")).collect();
+    run(&mut ledger, &mut engine, &calls, 1);
+    let away = [in_tenant(0, 10, "away"), in_tenant(1, 11, "away")];
+    run(&mut ledger, &mut engine, &away, 2);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 2), "each is news to its principal");
+    // Now it is full, so that the calls tell.
+    let farther = [in_tenant(0, 20, "farther"), in_tenant(1, 21, "farther")];
+    run(&mut ledger, &mut engine, &farther, 2);
+    assert_eq!((ledger.read, ledger.alerts.len()), (4, 4));
+    calls.extend(away.into_iter().chain(farther));
+    let at_once = evaluate(rules, labels(), calls);
+    assert_eq!(at_once.len(), 4);
     assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
 }
 

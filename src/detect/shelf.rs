@@ -149,7 +149,9 @@ impl Shelf {
                 let age = |seen: &Seen| {
                     (i64::try_from(seen.used_in).unwrap_or(i64::MAX), Micros(i64::MIN))
                 };
-                room.make(groups, batch, age, Seen::weight, |key, seen| passed.let_go(key, seen))
+                room.make(groups, batch, age, Seen::weight, |key, seen| {
+                    passed.let_go(key, seen, limits.values_max);
+                })
             }
             _ => 0,
         };
