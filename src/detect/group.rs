@@ -255,28 +255,19 @@ impl Group {
     }
 
     /// True if these changes lead to something for which the group lacks calls: it has to be read again.
-    pub(super) fn lacks(
-        &self,
-        chain: &Chain,
-        busy_from: u64,
-        earliest: Micros,
-        ops: &[Op],
-    ) -> bool {
+    pub(super) fn lacks(&self, chain: &Chain, busy_from: u64, ops: &[Op]) -> bool {
         if self.shrunk == 0 {
             return false;
         }
-        if earliest < self.floor {
-            return true;
+        // What is before the floor is put right without the group, or makes it one that is read anyway.
+        let since: Ops = ops.iter().filter(|op| op.event.at >= self.floor).cloned().collect();
+        if since.is_empty() {
+            return false;
         }
         let mut events = self.events.clone();
-        apply(&mut events, ops.iter().cloned().collect());
+        apply(&mut events, since);
         events.len() as u64 >= busy_from
             || !Chains::find(chain, &events, self.floor).matches.is_empty()
-    }
-
-    /// True if calls of it are lacking.
-    pub(super) const fn is_shrunk(&self) -> bool {
-        self.shrunk > 0
     }
 
     /// The newest call, or a time before it all.

@@ -283,38 +283,77 @@ fn long_past() -> Vec<Arc<Call>> {
         .collect()
 }
 
-/// An archive of the third day, ten calls of each actor, and one live call of each behind it all.
-fn archive_and_live() -> Vec<Arc<Call>> {
+/// An archive of the third day, ten calls of each actor, and as many live calls of each behind it all.
+fn archive_and_live(live: u32) -> Vec<Arc<Call>> {
     let old = (0..100_u32).map(|n| {
         let at = 3 * DAY + Micros::MINUTE + i64::from(n) * SECOND / 10;
         of(n as usize % 10, at, "t", (100_000 + n).into())
     });
-    let live = (0..10_u32).map(|n| of(n as usize, 100 * DAY, "t", (200_000 + n).into()));
+    let live = (0..10 * live)
+        .map(|n| of(n as usize % 10, 100 * DAY + i64::from(n), "t", (200_000 + n).into()));
     old.chain(live).collect()
 }
 
 #[test]
 fn an_old_archive_costs_only_its_neighbourhood_also_beside_live_calls_and_after_a_restart() {
-    for text in [COUNT, TAINT] {
-        let rules = rules(text);
-        for is_restarted in [false, true] {
-            let mut ledger = Ledger::new(Arc::clone(&rules));
-            let mut engine = Engine::new(Arc::clone(&rules), labels());
-            run(&mut ledger, &mut engine, &long_past(), 5_000);
-            if is_restarted {
-                engine = Engine::new(Arc::clone(&rules), labels());
-                let (newest, settled) = ledger.newest();
-                engine.cold(newest, settled);
-            }
-            let before = ledger.read;
-            run(&mut ledger, &mut engine, &archive_and_live(), 1_000);
-            let read = ledger.read - before;
-            // A day before and after for a taint, a few minutes for a count; never the hundred days.
-            assert!(read <= 10 * 100, "{read} calls were read of 24,000 ({is_restarted})");
-            let all = long_past().into_iter().chain(archive_and_live()).collect();
-            assert_eq!(evaluate(Arc::clone(&rules), labels(), all).len(), ledger.alerts.len());
+    // Of groups in a little room only the places of their calls are held; the third live call fires.
+    let little = Limits { calls_max: 15, ..Limits::default() };
+    for (text, limits) in
+        [(COUNT, Limits::default()), (TAINT, Limits::default()), (COUNT, little), (TAINT, little)]
+    {
+        for (is_restarted, live) in [(false, 0), (false, 1), (false, 3), (true, 1), (true, 3)] {
+            check_archive(&rules(text), limits, is_restarted, live);
         }
     }
+}
+
+fn check_archive(rules: &Arc<RuleSet>, limits: Limits, is_restarted: bool, live: u32) {
+    let mut ledger = Ledger::new(Arc::clone(rules));
+    let mut engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
+    run(&mut ledger, &mut engine, &long_past(), 5_000);
+    assert_eq!(engine.groups_held(), 10);
+    if is_restarted {
+        engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
+        let (newest, settled) = ledger.newest();
+        engine.cold(newest, settled);
+    }
+    let before = ledger.read;
+    run(&mut ledger, &mut engine, &archive_and_live(live), 1_000);
+    let read = ledger.read - before;
+    // A day before and after for a taint, a few minutes for a count; never the hundred days.
+    assert!(
+        read <= 10 * 100,
+        "{read} calls were read of 24,000 ({limits:?}, {is_restarted}, {live})"
+    );
+    let all = long_past().into_iter().chain(archive_and_live(live)).collect();
+    let at_once = evaluate(Arc::clone(rules), labels(), all);
+    assert_eq!(at_once.len(), ledger.alerts.len());
+    assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
+}
+
+#[test]
+fn who_is_read_again_for_calls_of_the_future_is_not_asked_for_later() {
+    let rules = rules(COUNT);
+    let limits = Limits { calls_max: 24, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(rules);
+    let live =
+        |number: u32| of(number as usize % 10, i64::from(number) * 4 * SECOND, "t", number.into());
+    let ahead = |number: u32| {
+        let mut one = Call::clone(&of(1, 900 * DAY + i64::from(number), "t", number.into()));
+        one.flags = vec!["future".into()];
+        Arc::new(one)
+    };
+    let calls: Vec<Arc<Call>> = (0..40).map(live).collect();
+    run(&mut ledger, &mut engine, &calls, 5);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 0));
+    let mixed: Vec<Arc<Call>> = (40..50).map(live).chain((900..903).map(ahead)).collect();
+    run(&mut ledger, &mut engine, &mixed, 20);
+    let read = ledger.read;
+    assert!((1..=5).contains(&read) && ledger.alerts.len() == 1, "the one is read: {read}");
+    let calls: Vec<Arc<Call>> = (50..100).map(live).collect();
+    run(&mut ledger, &mut engine, &calls, 5);
+    assert_eq!((ledger.read, ledger.alerts.len()), (read, 1), "and not again");
 }
 
 /// A session that lasts for nearly a day: it begins with a fetch, and reads go on and on.

@@ -65,11 +65,11 @@ impl Shelf {
         self.cold_before.max(self.evicted.get(&key.hash()).copied())
     }
 
-    /// True if the group is in memory.
-    pub(super) fn holds(&self, key: &Key) -> bool {
+    /// From when on memory holds a group of a chain rule, if it does.
+    pub(super) fn held_from(&self, key: &Key) -> Option<Micros> {
         match &self.groups {
-            Groups::Chain(groups) => groups.contains_key(key),
-            Groups::FirstSeen(groups) => groups.contains_key(key),
+            Groups::Chain(groups) => groups.get(key).map(|group| group.floor),
+            Groups::FirstSeen(_) => None,
         }
     }
 
