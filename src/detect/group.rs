@@ -219,17 +219,15 @@ impl Group {
         if (self.events.len() as u64) < busy_from {
             return false;
         }
-        let count =
-            |events: &[Event]| events.iter().filter(|event| counts(chain, event)).count() as u64;
         let settled = self.events.partition_point(|event| event.at < self.floor);
         let (settled, since) = self.events.split_at(settled);
         if let Some(course) = self.rare.as_mut().and_then(|rare| rare.course.as_mut()) {
             if course.begun + (since.len() as u64) < busy_from {
                 return false;
             }
-            course.begun = count(settled);
+            course.begun = counting(chain, settled);
         }
-        count(settled) + count(since) >= busy_from
+        counting(chain, settled) + counting(chain, since) >= busy_from
     }
 
     /// How much of memory it takes, in calls.
@@ -266,7 +264,7 @@ impl Group {
         }
         let mut events = self.events.clone();
         apply(&mut events, since);
-        events.len() as u64 >= busy_from
+        events.len() as u64 >= busy_from && counting(chain, &events) >= busy_from
             || !Chains::find(chain, &events, self.floor).matches.is_empty()
     }
 
@@ -356,6 +354,11 @@ fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
         event
     };
     events.iter().map(counted).collect()
+}
+
+/// How many of the calls make the group busy.
+fn counting(chain: &Chain, events: &[Event]) -> u64 {
+    events.iter().filter(|event| counts(chain, event)).count() as u64
 }
 
 fn counts(chain: &Chain, event: &Event) -> bool {
