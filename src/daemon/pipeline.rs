@@ -404,8 +404,8 @@ impl Pipeline {
     fn pace(&mut self, lines: u64, took: Duration) {
         if took > BATCH_TIME_MAX {
             self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
-        } else if took < BATCH_TIME_MAX / 2 && lines >= self.batch_lines_max as u64 / 2 {
-            // Twice the lines take at most twice the time; where a look into the store takes most of it, far less.
+        } else if took < BATCH_TIME_MAX / 3 && lines >= self.batch_lines_max as u64 / 2 {
+            // Twice the lines take twice the time, mostly: that leaves some room for those that take more.
             self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
         }
     }

@@ -302,11 +302,14 @@ impl Engine {
                 let known = groups.get(&touch.key);
                 let load = self.loads.get(touch.rule).and_then(Option::as_ref);
                 let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
-                let is_lacking = known
-                    .is_some_and(|group| group.lacks(chain, busy_from, touch.earliest, &touch.ops));
-                // One that lacks calls is read again as a whole.
+                let is_lacking =
+                    known.is_some_and(|group| group.lacks(chain, busy_from, &touch.ops));
+                // One that lacks calls is read again from its floor on: it would not go back to what comes between.
                 let group = known.filter(|_| !is_lacking);
-                if !is_lacking {
+                if is_lacking {
+                    let floor = known.map_or(touch.earliest, |group| group.floor);
+                    need.touched = touch.earliest.min(floor);
+                } else {
                     need.settled_before = self.settled_before(chain, group, cold_before);
                 }
                 let past = touch.ops.iter().map(|op| op.event.at);
@@ -329,7 +332,7 @@ impl Engine {
                 } else {
                     need.only_remembered = cold_before.is_none();
                     (self.remembers || !need.only_remembered)
-                        && held.passed.fresh(prefix, &touch.ops).is_none()
+                        && held.passed.needs_history(prefix, &touch.ops, self.limits.values_max)
                 }
             }
             _ => false,
@@ -510,11 +513,6 @@ fn settle_chain(
 ) -> Outcome {
     let Some((events, mut history)) = past else { return update(board, scope, touch) };
     let key = touch.key.clone();
-    if board.groups.get(&key).is_some_and(Group::is_shrunk)
-        && let Some(shrunk) = board.groups.remove(&key)
-    {
-        *board.weight = board.weight.saturating_sub(shrunk.weight());
-    }
     let Some(until) = history.need.until(&history.alerts) else {
         board.put(key, Group::restore(scope, events, &history), Group::weight);
         return update(board, scope, touch);

@@ -219,17 +219,15 @@ impl Group {
         if (self.events.len() as u64) < busy_from {
             return false;
         }
-        let count =
-            |events: &[Event]| events.iter().filter(|event| counts(chain, event)).count() as u64;
         let settled = self.events.partition_point(|event| event.at < self.floor);
         let (settled, since) = self.events.split_at(settled);
         if let Some(course) = self.rare.as_mut().and_then(|rare| rare.course.as_mut()) {
             if course.begun + (since.len() as u64) < busy_from {
                 return false;
             }
-            course.begun = count(settled);
+            course.begun = counting(chain, settled);
         }
-        count(settled) + count(since) >= busy_from
+        counting(chain, settled) + counting(chain, since) >= busy_from
     }
 
     /// How much of memory it takes, in calls.
@@ -255,28 +253,19 @@ impl Group {
     }
 
     /// True if these changes lead to something for which the group lacks calls: it has to be read again.
-    pub(super) fn lacks(
-        &self,
-        chain: &Chain,
-        busy_from: u64,
-        earliest: Micros,
-        ops: &[Op],
-    ) -> bool {
+    pub(super) fn lacks(&self, chain: &Chain, busy_from: u64, ops: &[Op]) -> bool {
         if self.shrunk == 0 {
             return false;
         }
-        if earliest < self.floor {
-            return true;
+        // What is before the floor is put right without the group, or makes it one that is read anyway.
+        let since: Ops = ops.iter().filter(|op| op.event.at >= self.floor).cloned().collect();
+        if since.is_empty() {
+            return false;
         }
         let mut events = self.events.clone();
-        apply(&mut events, ops.iter().cloned().collect());
-        events.len() as u64 >= busy_from
+        apply(&mut events, since);
+        events.len() as u64 >= busy_from && counting(chain, &events) >= busy_from
             || !Chains::find(chain, &events, self.floor).matches.is_empty()
-    }
-
-    /// True if calls of it are lacking.
-    pub(super) const fn is_shrunk(&self) -> bool {
-        self.shrunk > 0
     }
 
     /// The newest call, or a time before it all.
@@ -365,6 +354,11 @@ fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
         event
     };
     events.iter().map(counted).collect()
+}
+
+/// How many of the calls make the group busy.
+fn counting(chain: &Chain, events: &[Event]) -> u64 {
+    events.iter().filter(|event| counts(chain, event)).count() as u64
 }
 
 fn counts(chain: &Chain, event: &Event) -> bool {

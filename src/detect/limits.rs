@@ -22,11 +22,19 @@ pub(super) struct Limits {
     /// Calls of one group within what its rule looks back over. More of them are told: every batch
     /// that touches the group goes through them.
     pub(super) group_calls_max: u64,
+    /// Values that are remembered of first-seen groups which were let go, some fifty bytes each; what is
+    /// touched of others is asked for.
+    pub(super) values_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { groups_max: 131_072, calls_max: 250_000, group_calls_max: 50_000 }
+        Self {
+            groups_max: 131_072,
+            calls_max: 250_000,
+            group_calls_max: 50_000,
+            values_max: 1_000_000,
+        }
     }
 }
 

@@ -34,6 +34,14 @@ correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
 {title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
 ";
 
+/// The tenants of a principal after the first one.
+const TENANTS: &str = "
+title: t
+correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+";
+
 fn labels() -> Arc<LabelsOf> {
     let tri = |yes| if yes { Tri::Yes } else { Tri::No };
     Arc::new(move |call: &Call| Labels {
@@ -54,6 +62,13 @@ fn of(actor: usize, at: i64, tool: &'static str, number: u64) -> Arc<Call> {
     let name = Text::from(format!("actor-{actor}"));
     one.principal = Some(Text::clone(&name));
     (one.actor, one.session) = (Text::clone(&name), name);
+    Arc::new(one)
+}
+
+/// A call of the actor with that number, in a tenant; its number is the second.
+fn in_tenant(actor: usize, second: i64, tenant: &str) -> Arc<Call> {
+    let mut one = Call::clone(&of(actor, second * SECOND, "t", second.unsigned_abs()));
+    one.tenant = Some(tenant.into());
     Arc::new(one)
 }
 
@@ -158,22 +173,10 @@ fn many_busy_actors_are_held_by_the_places_of_their_calls_and_only_who_fires_is_
 
 #[test]
 fn what_was_let_go_of_first_calls_is_known_without_the_calls() {
-    let rules = rules(
-        "
-title: t
-correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
----
-{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-",
-    );
+    let rules = rules(TENANTS);
     let limits = Limits { groups_max: 10, ..Limits::default() };
     let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
     let mut ledger = Ledger::new(Arc::clone(&rules));
-    let in_tenant = |actor: usize, second: i64, tenant: &str| {
-        let mut one = Call::clone(&of(actor, second * SECOND, "t", second.unsigned_abs()));
-        one.tenant = Some(tenant.into());
-        Arc::new(one)
-    };
     let round = |from: i64| (0..100).map(move |n| (usize::try_from(n).unwrap(), from + n, "home"));
     let mut calls: Vec<Arc<Call>> = round(0)
         .chain(round(100))
@@ -189,6 +192,29 @@ correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baselin
     assert!(ledger.read > 0);
     let at_once = evaluate(rules, labels(), calls);
     assert_eq!((at_once.len(), ledger.alerts.len()), (3, 3));
+    assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
+}
+
+#[test]
+fn what_is_remembered_of_first_calls_may_fill_up_in_the_middle_of_a_batch() {
+    let rules = rules(TENANTS);
+    // Two are remembered, with a value each; there is room for one value more.
+    let limits = Limits { groups_max: 1, values_max: 5, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    let mut calls: Vec<Arc<Call>> =
+        (0..3_usize).zip(0..).map(|(actor, second)| in_tenant(actor, second, "home")).collect();
+    run(&mut ledger, &mut engine, &calls, 1);
+    let away = [in_tenant(0, 10, "away"), in_tenant(1, 11, "away")];
+    run(&mut ledger, &mut engine, &away, 2);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 2), "each is news to its principal");
+    // Now it is full, so that the calls tell.
+    let farther = [in_tenant(0, 20, "farther"), in_tenant(1, 21, "farther")];
+    run(&mut ledger, &mut engine, &farther, 2);
+    assert_eq!((ledger.read, ledger.alerts.len()), (4, 4));
+    calls.extend(away.into_iter().chain(farther));
+    let at_once = evaluate(rules, labels(), calls);
+    assert_eq!(at_once.len(), 4);
     assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
 }
 
@@ -257,38 +283,92 @@ fn long_past() -> Vec<Arc<Call>> {
         .collect()
 }
 
-/// An archive of the third day, ten calls of each actor, and one live call of each behind it all.
-fn archive_and_live() -> Vec<Arc<Call>> {
+/// An archive of the third day, ten calls of each actor, and as many live calls of each behind it all.
+fn archive_and_live(live: u32) -> Vec<Arc<Call>> {
     let old = (0..100_u32).map(|n| {
         let at = 3 * DAY + Micros::MINUTE + i64::from(n) * SECOND / 10;
         of(n as usize % 10, at, "t", (100_000 + n).into())
     });
-    let live = (0..10_u32).map(|n| of(n as usize, 100 * DAY, "t", (200_000 + n).into()));
+    let live = (0..10 * live)
+        .map(|n| of(n as usize % 10, 100 * DAY + i64::from(n), "t", (200_000 + n).into()));
     old.chain(live).collect()
 }
 
 #[test]
 fn an_old_archive_costs_only_its_neighbourhood_also_beside_live_calls_and_after_a_restart() {
+    // Of groups in a little room only the places of their calls are held; the third live call fires.
+    let (ample, little) = (Limits::default(), Limits { calls_max: 15, ..Limits::default() });
     for text in [COUNT, TAINT] {
-        let rules = rules(text);
-        for is_restarted in [false, true] {
-            let mut ledger = Ledger::new(Arc::clone(&rules));
-            let mut engine = Engine::new(Arc::clone(&rules), labels());
-            run(&mut ledger, &mut engine, &long_past(), 5_000);
-            if is_restarted {
-                engine = Engine::new(Arc::clone(&rules), labels());
-                let (newest, settled) = ledger.newest();
-                engine.cold(newest, settled);
-            }
-            let before = ledger.read;
-            run(&mut ledger, &mut engine, &archive_and_live(), 1_000);
-            let read = ledger.read - before;
-            // A day before and after for a taint, a few minutes for a count; never the hundred days.
-            assert!(read <= 10 * 100, "{read} calls were read of 24,000 ({is_restarted})");
-            let all = long_past().into_iter().chain(archive_and_live()).collect();
-            assert_eq!(evaluate(Arc::clone(&rules), labels(), all).len(), ledger.alerts.len());
-        }
+        check_archive(&rules(text), ample, false, 1);
+        check_archive(&rules(text), ample, true, 1);
+        check_archive(&rules(text), little, false, 0);
+        check_archive(&rules(text), little, false, 3);
     }
+}
+
+fn check_archive(rules: &Arc<RuleSet>, limits: Limits, is_restarted: bool, live: u32) {
+    let mut ledger = Ledger::new(Arc::clone(rules));
+    let mut engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
+    run(&mut ledger, &mut engine, &long_past(), 5_000);
+    assert_eq!(engine.groups_held(), 10);
+    if is_restarted {
+        engine = Engine::with_limits(Arc::clone(rules), labels(), limits);
+        let (newest, settled) = ledger.newest();
+        engine.cold(newest, settled);
+    }
+    let before = ledger.read;
+    run(&mut ledger, &mut engine, &archive_and_live(live), 1_000);
+    let read = ledger.read - before;
+    // A day before and after for a taint, a few minutes for a count; never the hundred days.
+    assert!(
+        read <= 10 * 100,
+        "{read} calls were read of 24,000 ({limits:?}, {is_restarted}, {live})"
+    );
+    let all = long_past().into_iter().chain(archive_and_live(live)).collect();
+    let at_once = evaluate(Arc::clone(rules), labels(), all);
+    assert_eq!(at_once.len(), ledger.alerts.len());
+    assert!(at_once.iter().all(|alert| said(&ledger.alerts[&alert.id]) == said(alert)));
+}
+
+#[test]
+fn a_session_of_many_calls_that_begin_nothing_is_not_busy_and_not_read_again() {
+    let rules = rules(TAINT);
+    let limits = Limits { calls_max: 100, group_calls_max: 20, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(rules);
+    // Ten actors fetch once each, and then read on and on, all within six minutes.
+    let calls: Vec<Arc<Call>> = (0..400_u32)
+        .map(|n| {
+            let tool = if n < 10 { "fetch" } else { "read" };
+            of(n as usize % 10, i64::from(n) * SECOND / 2, tool, n.into())
+        })
+        .collect();
+    run(&mut ledger, &mut engine, &calls, 10);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 0));
+}
+
+#[test]
+fn who_is_read_again_for_calls_of_the_future_is_not_asked_for_later() {
+    let rules = rules(COUNT);
+    let limits = Limits { calls_max: 24, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(rules);
+    let live =
+        |number: u32| of(number as usize % 10, i64::from(number) * 4 * SECOND, "t", number.into());
+    let ahead = |number: u32| {
+        let mut one = Call::clone(&of(1, 900 * DAY + i64::from(number), "t", number.into()));
+        one.flags = vec!["future".into()];
+        Arc::new(one)
+    };
+    let calls: Vec<Arc<Call>> = (0..40).map(live).collect();
+    run(&mut ledger, &mut engine, &calls, 5);
+    assert_eq!((ledger.read, ledger.alerts.len()), (0, 0));
+    run(&mut ledger, &mut engine, &(900..903).map(ahead).collect::<Vec<_>>(), 3);
+    let read = ledger.read;
+    assert!((1..=10).contains(&read) && ledger.alerts.len() == 1, "the one is read: {read}");
+    let calls: Vec<Arc<Call>> = (40..90).map(live).collect();
+    run(&mut ledger, &mut engine, &calls, 5);
+    assert_eq!((ledger.read, ledger.alerts.len()), (read, 1), "and not again");
 }
 
 /// A session that lasts for nearly a day: it begins with a fetch, and reads go on and on.

@@ -8,9 +8,6 @@ use super::group::Op;
 use super::outcome::Outcome;
 use super::seen::{Prefix, Seen};
 
-/// Values that are remembered, some fifty bytes each; what is touched of others is asked for.
-const VALUES_MAX: usize = 1_000_000;
-
 /// Values by a hash that nobody who writes into a log can make two of: an actor's known tenant must hide no new one.
 #[derive(Default)]
 pub(super) struct Passed {
@@ -20,9 +17,9 @@ pub(super) struct Passed {
 }
 
 impl Passed {
-    /// Remembers all of a group, or nothing.
-    pub(super) fn let_go(&mut self, key: &[Text], seen: &Seen) {
-        if self.firsts.len().saturating_add(seen.weight()) > VALUES_MAX {
+    /// Remembers all of a group, or nothing where that would be more than so many values.
+    pub(super) fn let_go(&mut self, key: &[Text], seen: &Seen, values_max: usize) {
+        if self.firsts.len().saturating_add(seen.weight()) > values_max {
             return;
         }
         self.note(key, seen);
@@ -42,6 +39,13 @@ impl Passed {
         }
     }
 
+    /// True if only the store can tell what these changes are to a group that is not in memory. Asked before a batch:
+    /// what the batch then adds may be more than so many values, since what was not asked for has to be known.
+    pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op], values_max: usize) -> bool {
+        let is_full = self.firsts.len() >= values_max;
+        self.fresh(prefix, ops).is_none_or(|fresh| is_full && !fresh.is_empty())
+    }
+
     /// Of the changes to a group that was let go, those to values that it does not have; the others concern nothing.
     /// None where the group is not remembered, or only its calls tell what becomes of it.
     pub(super) fn fresh(&self, prefix: Prefix<'_>, ops: &[Op]) -> Option<Vec<Op>> {
@@ -58,8 +62,7 @@ impl Passed {
                 continue;
             }
             let settled_at = self.firsts.get(&place(prefix.key, None))?;
-            let is_full = self.firsts.len() >= VALUES_MAX;
-            if !op.present || op.event.at <= *settled_at || is_full {
+            if !op.present || op.event.at <= *settled_at {
                 return None;
             }
             fresh.push(op.clone());

@@ -65,11 +65,11 @@ impl Shelf {
         self.cold_before.max(self.evicted.get(&key.hash()).copied())
     }
 
-    /// True if the group is in memory.
-    pub(super) fn holds(&self, key: &Key) -> bool {
+    /// From when on memory holds a group of a chain rule, if it does.
+    pub(super) fn held_from(&self, key: &Key) -> Option<Micros> {
         match &self.groups {
-            Groups::Chain(groups) => groups.contains_key(key),
-            Groups::FirstSeen(groups) => groups.contains_key(key),
+            Groups::Chain(groups) => groups.get(key).map(|group| group.floor),
+            Groups::FirstSeen(_) => None,
         }
     }
 
@@ -149,7 +149,9 @@ impl Shelf {
                 let age = |seen: &Seen| {
                     (i64::try_from(seen.used_in).unwrap_or(i64::MAX), Micros(i64::MIN))
                 };
-                room.make(groups, batch, age, Seen::weight, |key, seen| passed.let_go(key, seen))
+                room.make(groups, batch, age, Seen::weight, |key, seen| {
+                    passed.let_go(key, seen, limits.values_max);
+                })
             }
             _ => 0,
         };

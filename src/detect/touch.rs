@@ -99,19 +99,19 @@ impl Prepared {
     }
 
     /// Takes apart what a batch does to one group at times that have nothing to do with each other,
-    /// so that what lies between them need not be read. Of a group in memory nothing is read that is
-    /// not before it.
+    /// so that what lies between them need not be read. What memory holds of a group takes all that is
+    /// done to it from its floor on.
     pub(super) fn split(&mut self, rules: &RuleSet, shelves: &[Shelf]) {
         for ((rule, shelf), touches) in rules.rules.iter().zip(shelves).zip(&mut self.touches) {
             let Kind::Chain(chain) = &rule.kind else { continue };
-            let is_apart = |touch: &Touch| touch.is_long(chain) && !shelf.holds(&touch.key);
-            if !touches.iter().any(is_apart) {
+            if !touches.iter().any(|touch| touch.is_long(chain)) {
                 continue;
             }
             let mut parted = Vec::with_capacity(touches.len());
             for touch in touches.drain(..) {
-                if is_apart(&touch) {
-                    touch.split(chain, &mut parted);
+                let held_from = shelf.held_from(&touch.key).unwrap_or(Micros(i64::MAX));
+                if touch.is_long(chain) && touch.earliest < held_from {
+                    touch.split(chain, held_from, &mut parted);
                 } else {
                     parted.push(touch);
                 }
@@ -127,18 +127,17 @@ impl Touch {
         self.ops.iter().any(|op| op.event.at.since(self.earliest) > apart_micros(chain))
     }
 
-    /// The parts are put in the order of time.
-    fn split(mut self, chain: &Chain, parted: &mut Vec<Self>) {
+    /// The parts are put in the order of time, as one all that is later than `held_from`.
+    fn split(mut self, chain: &Chain, held_from: Micros, parted: &mut Vec<Self>) {
         let apart = apart_micros(chain);
         // Stable: of several changes to one call, the last one holds.
         self.ops.sort_by_key(|op| op.event.at);
+        let goes_on = |last: Micros, at: Micros| last >= held_from || at.since(last) <= apart;
         let mut part: Option<Self> = None;
         for op in self.ops {
             let at = op.event.at;
             match &mut part {
-                Some(part)
-                    if part.ops.last().is_some_and(|last| at.since(last.event.at) <= apart) =>
-                {
+                Some(part) if part.ops.last().is_some_and(|last| goes_on(last.event.at, at)) => {
                     part.ops.push(op);
                 }
                 part => {
