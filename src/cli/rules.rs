@@ -90,11 +90,15 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let (overrides, found) = files.overrides();
     problems.extend(found);
     // They may be about built-in rules as well.
-    let (mut rules, _, unreadable) = RuleSet::readable(&merge(&shipped(), &texts));
+    let merged = merge(&shipped(), &texts);
+    let (mut rules, found, unreadable) = RuleSet::readable(&merged);
+    // What is made of all files together has a bound, and a built-in one may be the first without room.
+    problems.extend(found);
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
     problems.sort();
+    problems.dedup();
     problems
 }
 
