@@ -104,14 +104,12 @@ fn folded(text: &str) -> Cow<'_, str> {
 fn fold(char: char) -> char {
     match char {
         '\0'..='\x7f' => char.to_ascii_lowercase(),
-        // It is the small letter of `I` in Turkish alone.
-        'ı' => char,
         // Pairs that are capitalised with several characters, and so are not seen below.
         '\u{1fd3}' => '\u{390}',
         '\u{1fe3}' => '\u{3b0}',
         '\u{fb05}' => '\u{fb06}',
-        // Scripts without case, which make up long texts.
-        '\u{2e80}'..='\u{a63f}' | '\u{ac00}'..='\u{d7ff}' | '\u{1f000}'.. => char,
+        // The small letter of `I` in Turkish alone, and scripts without case, which make up long texts.
+        'ı' | '\u{2e80}'..='\u{a63f}' | '\u{ac00}'..='\u{d7ff}' | '\u{1f000}'.. => char,
         // Small letters with one capital, such as the Greek sigmas, meet in its small letter.
         _ => {
             let large = single(char.to_uppercase(), char);

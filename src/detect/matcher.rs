@@ -436,7 +436,7 @@ fn text_test(
     }
     let before = matches!(how, Some(Modifier::Contains | Modifier::EndsWith));
     let behind = matches!(how, Some(Modifier::Contains | Modifier::StartsWith));
-    let test = match written {
+    let made = match written {
         Written::Literal { text, is_open_before, is_open_behind } => {
             let place = Place::of(before || is_open_before, behind || is_open_behind);
             allowance.literal(&text, place, cased).map(Test::Literal)
@@ -447,7 +447,7 @@ fn text_test(
             allowance.pattern(&format!("{flags}{start}(?:{body}){end}")).map(Test::Pattern)
         }
     };
-    test.map_err(|error| format!("`{}`: {error}", field.name()))
+    made.map_err(|error| format!("`{}`: {error}", field.name()))
 }
 
 #[cfg(test)]
