@@ -53,6 +53,11 @@ fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Ag
             None => exact = false,
         }
     }
+    if (has_key_twice(left) || has_key_twice(right))
+        && right.values.iter().any(|v| differs(left, v))
+    {
+        return Agreement::Contradicts;
+    }
     if left_whole {
         let known = |name: &str| left.values.iter().any(|value| &*value.name == name);
         let missing = right.values.iter().any(|value| !known(&value.name))
@@ -85,11 +90,10 @@ fn are_equal(left: &Args, right: &Args) -> bool {
 pub(super) fn differing(left: &Args, right: &Args) -> Vec<Text> {
     let one_way = |left: &Args, right: &Args| -> Vec<Text> {
         let is_whole = right.view == ArgView::Full;
-        let differs = |value: &&ArgValue| match find(right, value) {
-            Some(other) => !is_undecided(value, other) && !same_value(value, other),
-            None => is_whole,
-        };
-        left.values.iter().filter(differs).map(|value| Text::clone(&value.name)).collect()
+        let has = |value: &ArgValue| find(right, value).is_some();
+        let differing = left.values.iter();
+        let differing = differing.filter(|v| differs(right, v) || (is_whole && !has(v)));
+        differing.map(|value| Text::clone(&value.name)).collect()
     };
     let mut names = one_way(left, right);
     names.extend(one_way(right, left));
@@ -98,7 +102,18 @@ pub(super) fn differing(left: &Args, right: &Args) -> Vec<Text> {
     names
 }
 
-/// A duplicated key has several values: one that agrees is enough.
+/// Whether a key stands more than once. One reader of it takes the first value and another the last, so that all of them
+/// count: a value that only one side shows is one that was not agreed to.
+fn has_key_twice(args: &Args) -> bool {
+    args.values.windows(2).any(|two| matches!(two, [one, next] if one.name == next.name))
+}
+
+/// Whether a value's name is known and no value of it is the same.
+fn differs(args: &Args, value: &ArgValue) -> bool {
+    find(args, value).is_some_and(|other| !is_undecided(value, other) && !same_value(value, other))
+}
+
+/// The value that agrees, where there are several of that name.
 fn find<'a>(args: &'a Args, wanted: &ArgValue) -> Option<&'a ArgValue> {
     let mut of_name = args.values.iter().filter(|value| value.name == wanted.name).peekable();
     let first = of_name.peek().copied();
@@ -133,6 +148,8 @@ fn same_names(left: &Args, right: &Args) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn value(name: &str, hash: u64) -> ArgValue {
@@ -192,5 +209,46 @@ mod tests {
         assert_eq!(agreement(&names, &full), Agreement::Nothing);
         let other = args(ArgView::Full, vec![value("url", 1)], &[]);
         assert_eq!(agreement(&names, &other), Agreement::Contradicts);
+    }
+    /// What was approved is not what ran, whichever of the two values a server takes.
+    #[test]
+    fn a_value_added_under_a_name_that_is_there_contradicts() {
+        let approved = args(ArgView::Full, vec![value("path", 1)], &[]);
+        let ran = args(ArgView::Full, vec![value("path", 1), value("path", 2)], &[]);
+        assert_eq!(agreement(&approved, &ran), Agreement::Contradicts);
+        assert_eq!(agreement(&ran, &approved), Agreement::Contradicts);
+        assert_eq!(differing(&approved, &ran), [Text::from("path")]);
+        let again = args(ArgView::Full, vec![value("path", 2), value("path", 1)], &[]);
+        assert_eq!(agreement(&ran, &again), Agreement::All);
+    }
+
+    fn any_args() -> impl Strategy<Value = Args> {
+        let name = prop::sample::select(vec!["a", "b"]);
+        let one = (name, 0..2_u64, 0..2_u64, prop::bool::weighted(0.2)).prop_map(
+            |(name, hash, chars, summarised)| {
+                let chars = (chars > 0).then_some(hash + 3);
+                ArgValue { chars, summarised, ..value(name, hash) }
+            },
+        );
+        let view = prop::sample::select(vec![
+            ArgView::Full,
+            ArgView::Partial,
+            ArgView::Names,
+            ArgView::Nothing,
+        ]);
+        let values = prop::collection::vec(one, 0..4);
+        let dropped = prop::collection::vec(prop::sample::select(vec!["c", "d"]), 0..2);
+        (view, values, dropped).prop_map(|(view, mut values, dropped)| {
+            values.sort_by(|a, b| a.name.cmp(&b.name));
+            let is_shown = matches!(view, ArgView::Full | ArgView::Partial);
+            args(view, if is_shown { values } else { Vec::new() }, &dropped)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn which_witness_is_asked_first_changes_nothing(one in any_args(), other in any_args()) {
+            prop_assert_eq!(agreement(&one, &other), agreement(&other, &one));
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use super::content::Content;
+use crate::model::Micros;
 
 /// Bytes of a file's beginning that the head covers at most.
 pub(super) const HEAD_BYTES: usize = 4096;
@@ -34,6 +35,13 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
+}
+
+impl Stamp {
+    /// When it was last written to, or its owner or name changed, by its file system.
+    pub(super) const fn changed_at(&self) -> Micros {
+        Micros(self.changed.0.saturating_mul(Micros::SECOND).saturating_add(self.changed.1 / 1000))
+    }
 }
 
 pub(super) fn key_and_stamp(metadata: &Metadata) -> (FileKey, Stamp) {
@@ -116,6 +124,10 @@ impl Anchor {
     /// A position in content that can no longer be read: it holds in no file.
     pub(super) const fn nowhere(offset: u64) -> Self {
         Self { offset, head: Head::EMPTY, tail_len: u32::MAX, tail_hash: [0; 16] }
+    }
+
+    pub(super) const fn is_nowhere(&self) -> bool {
+        self.tail_len == u32::MAX
     }
 
     /// Whether the same bytes stand before the position in this content.

@@ -47,6 +47,7 @@ mod common;
 mod content;
 mod cut;
 mod discover;
+mod heads;
 mod identity;
 mod lines;
 mod name;
@@ -56,6 +57,7 @@ mod place;
 mod reader;
 mod report;
 mod scan;
+mod short;
 mod skim;
 mod source;
 #[cfg(test)]
@@ -75,6 +77,7 @@ use crate::model::Micros;
 use identity::{FileKey, Stamp};
 use open::OpenFiles;
 use place::{Copy, Waiting};
+use short::Short;
 use source::Source;
 
 /// Longest line read whole, in bytes without its newline; a longer one becomes an
@@ -125,6 +128,8 @@ pub struct Tail {
     waiting: HashMap<FileKey, Waiting>,
     /// Compressed files that end too early, as they were at the last scan.
     cut_off: BTreeMap<FileKey, Stamp>,
+    /// Files that hold less than was read of what they begin like.
+    short: BTreeMap<FileKey, Short>,
     /// Compressed files that the last scan could not decide about in the time that it had.
     is_deciding: bool,
     files: OpenFiles,
@@ -165,6 +170,7 @@ impl Tail {
             copies: BTreeMap::new(),
             waiting: HashMap::new(),
             cut_off: BTreeMap::new(),
+            short: BTreeMap::new(),
             is_deciding: false,
             inside: Vec::new(),
             problems: BTreeMap::new(),

@@ -2,7 +2,6 @@
 //! something new.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
 use std::io;
 
 use super::Tail;
@@ -10,22 +9,21 @@ use super::codec::{Fault, is_archive};
 use super::common::Common;
 use super::content::Content;
 use super::discover::{Found, outside};
+use super::heads::Heads;
 use super::identity::{
-    Anchor, HEAD_BYTES, Head, Stamp, first_half, holds_time, is_distinctive, is_utf16,
-    may_become_utf16, opening,
+    Anchor, HEAD_BYTES, Head, Stamp, holds_time, is_distinctive, is_utf16, may_become_utf16,
+    opening,
 };
 use super::name::is_packed;
 use super::open::OpenError;
 use super::reader::ReadError;
 use super::report::{Event, Problem, ProblemKind, SourceState};
 use super::scan::Pass;
+use super::short::Short;
 use super::source::{Inherited, Source};
 
 /// Compressed files that are kept open between scans to be placed.
 const WAITING_MAX: usize = 2;
-
-/// How far from a file's end the end of its last whole line is looked for.
-const LINE_BYTES: u64 = 64 << 10;
 
 /// Generations that a file is compared with, byte by byte, at most.
 const COMPARED_MAX: usize = 8;
@@ -49,10 +47,6 @@ pub(super) struct Copy {
 impl Copy {
     fn new(of: u64, stamp: Stamp, size: u64) -> Self {
         Self { of, stamp, size, lines: Anchor::START, has_more: false }
-    }
-
-    fn ends_with_line(&self) -> bool {
-        self.size == self.lines.offset
     }
 }
 
@@ -249,12 +243,23 @@ impl Tail {
 
     fn origin(&mut self, stranger: &mut Stranger, pass: &mut Pass) -> io::Result<Origin> {
         let mates = self.mates(stranger, pass);
+        let mut longer = None;
         for mate in &mates {
             match self.succession(stranger, mate, pass)? {
-                Some(Origin::CutOff) => return self.fall_short(stranger, mate.generation),
+                // An older one may be all that it holds.
+                Some(Origin::CutOff) => longer = longer.or(Some(mate.generation)),
                 Some(origin) => return Ok(origin),
                 None => {}
             }
+        }
+        if let Some(of) = longer {
+            return self.fall_short(stranger, of, pass);
+        }
+        if let Some(short) = self.short.remove(&stranger.found.key)
+            && !self.is_alive(short.of, pass)
+        {
+            // It has grown past what was read, and not as that did.
+            return Ok(Origin::Branch(Inherited { of: short.of, until: short.until() }));
         }
         let known = self.copies.get(&stranger.found.key);
         if let Some(copy) = known
@@ -264,15 +269,13 @@ impl Tail {
             let (of, is_unchanged) = (copy.of, copy.stamp == stranger.stamp);
             let until = if is_unchanged { copy.size } else { copy.lines.offset };
             let may_grow = !is_unchanged && !copy.has_more;
-            let source = self.sources.get(&of);
-            let read = source.map_or(0, |source| source.read.offset);
+            let read = self.sources.get(&of).map_or(0, |source| source.read.offset);
             if is_unchanged && read <= until {
                 return Ok(Origin::Same(of));
             }
             if read > until && until > 0 && (is_unchanged || copy.lines.holds_in(&stranger.file)?) {
-                let is_akin = source.is_some_and(|s| *s.stream == *stranger.found.stream);
-                if may_grow && is_akin && !stranger.file.reaches(read)? {
-                    return self.fall_short(stranger, of);
+                if may_grow && !stranger.file.reaches(read)? {
+                    return self.fall_short(stranger, of, pass);
                 }
                 return Ok(Origin::Branch(Inherited { of, until }));
             }
@@ -314,7 +317,7 @@ impl Tail {
         let mut mates: Vec<Mate> = alike.collect();
         let opening = opening(&stranger.head);
         let others: Vec<u64> = match opening {
-            Some(opening) => heads.by_opening.get(&opening).cloned().unwrap_or_default(),
+            Some(opening) => heads.opening(opening),
             // Too short to be looked up.
             None => self.sources.keys().copied().filter(|other| is_akin(*other)).collect(),
         };
@@ -362,29 +365,34 @@ impl Tail {
             let is_all = !is_adrift || stranger.file.reaches(source.size)?;
             return Ok(is_all.then_some(Origin::Same(mate.generation)));
         }
-        let is_short = is_shorter && !is_adrift && is_akin && head.is_full();
+        let is_surely_it = head.is_full() && (is_akin || holds_time(bytes));
+        let is_short = is_shorter && !is_adrift && is_surely_it;
         Ok(is_short.then_some(Origin::CutOff))
     }
 
     /// Decides about a file that holds less than was read of a generation that is gone. Either it
     /// is being copied, and the rest follows, or it was copied before that was last read, so that
-    /// its part of it was read in the original. Who writes lines stops at their ends; who copies
-    /// does so by chance: both of two looks must find one.
-    fn fall_short(&mut self, stranger: &Stranger, of: u64) -> io::Result<Origin> {
-        if stranger.file.fault() == Some(Fault::Cut) {
-            return Ok(self.wait_for_the_rest(stranger));
+    /// its part of it was read in the original, or it is that log, cut, and goes on: which of them
+    /// shows with time.
+    fn fall_short(&mut self, stranger: &Stranger, of: u64, pass: &mut Pass) -> io::Result<Origin> {
+        let Stranger { found, file, stamp, .. } = stranger;
+        if file.is_packed() {
+            // Whole archives do not grow.
+            return Ok(match file.fault() {
+                Some(Fault::Cut) => self.wait_for_the_rest(stranger),
+                _ => Origin::Branch(Inherited { of, until: file.extent()?.size }),
+            });
         }
-        let size = stranger.file.extent()?.size;
-        let lines = last_line_end(&stranger.file, size)?;
-        let before = self.copies.get(&stranger.found.key).filter(|copy| copy.of == of);
-        if let Some(copy) = before.filter(|copy| copy.ends_with_line()) {
-            if copy.has_more || lines == size {
-                return Ok(Origin::Branch(Inherited { of, until: copy.size }));
-            }
-            return Ok(Origin::Unclear);
+        let before = self.short.remove(&found.key);
+        if before.is_none() {
+            pass.events.push(Event::Copied { path: found.path.clone(), of });
         }
-        let lines = Anchor::at(&stranger.file, lines)?.unwrap_or(Anchor::START);
-        Ok(Origin::Copy(Copy { lines, ..Copy::new(of, stranger.stamp, size) }))
+        let short = Short::look(before, of, file, *stamp, pass.now)?;
+        if let Some(until) = short.decided(pass.now) {
+            return Ok(Origin::Branch(Inherited { of, until }));
+        }
+        self.short.insert(found.key, short);
+        Ok(Origin::Unclear)
     }
 
     /// Whether comparing byte by byte can show that the stranger was copied from a file that
@@ -411,10 +419,10 @@ impl Tail {
                 return Ok(Some(Origin::Unclear));
             }
             // What was read of it must not be read again, only since it cannot be compared now.
-            Err(ReadError::Open(OpenError::Io(error)))
-                if source.read.offset > 0 && source.read.head.begins(&stranger.head) =>
-            {
-                return Err(error);
+            Err(ReadError::Open(OpenError::Io(error))) if begins_with_all_of(source, stranger) => {
+                let path = source.path.display();
+                let why = format!("begins like {path}, which cannot be opened: {error}");
+                return Err(io::Error::new(error.kind(), why));
             }
             Err(_) => return Ok(None),
         }
@@ -447,6 +455,11 @@ impl Tail {
         // The original may have begun with more since it was copied.
         source.seen = Head::seen(&stranger.head);
         // It may have been gone when it was committed.
+        if source.read.is_nowhere()
+            && let Ok(Some(read)) = Anchor::at(&stranger.file, source.read.offset)
+        {
+            source.read = read;
+        }
         let committed = Anchor::at(&stranger.file, source.committed.offset);
         // What had been seen in the original beyond the copy's end is lost; verifying counts it.
         source.verified = None;
@@ -494,6 +507,16 @@ impl Tail {
     }
 }
 
+/// Whether a stranger begins with what was read of a generation, and with enough of it to be its
+/// copy.
+fn begins_with_all_of(source: &Source, stranger: &Stranger) -> bool {
+    let head = source.read.head;
+    let bytes = stranger.head.get(..head.len as usize).unwrap_or_default();
+    let is_akin = *source.stream == *stranger.found.stream;
+    head.begins(&stranger.head)
+        && (head.is_full() || holds_time(bytes) || (is_akin && is_distinctive(bytes)))
+}
+
 /// What a stranger is that was just compared with a generation's living file; `original` describes
 /// that file as it was before.
 fn judge(
@@ -537,52 +560,4 @@ fn judge(
         return Ok(Some(Origin::Copy(Copy { size, lines, has_more: true, ..copy })));
     }
     Ok(Some(Origin::Branch(Inherited { of: copy.of, until })))
-}
-
-/// Where the last whole line ends of `size` bytes, as far as it is not too far from their end.
-fn last_line_end(file: &Content, size: u64) -> io::Result<u64> {
-    let start = size.saturating_sub(LINE_BYTES);
-    let end = file.read_up_to(start, size - start)?;
-    Ok(memchr::memrchr(b'\n', &end).map_or(0, |newline| start + newline as u64 + 1))
-}
-
-/// Generations by their heads.
-pub(super) struct Heads {
-    by_len: BTreeMap<u32, HashMap<[u8; 16], Vec<u64>>>,
-    by_opening: HashMap<[u8; 16], Vec<u64>>,
-}
-
-impl Heads {
-    fn of<'a>(sources: impl Iterator<Item = &'a Source>) -> Self {
-        let mut heads = Self { by_len: BTreeMap::new(), by_opening: HashMap::new() };
-        sources.for_each(|source| heads.add(source));
-        heads
-    }
-
-    fn add(&mut self, source: &Source) {
-        for Head { len, hash } in [source.read.head, source.seen] {
-            if len > 0 {
-                let same_len = self.by_len.entry(len).or_default();
-                same_len.entry(hash).or_default().push(source.generation);
-            }
-        }
-        if let Some(opening) = source.opening {
-            self.by_opening.entry(opening).or_default().push(source.generation);
-        }
-    }
-
-    /// The generations that a file with this beginning could be.
-    fn beginning(&self, bytes: &[u8]) -> Vec<u64> {
-        let mut alike = Vec::new();
-        let mut hasher = blake3::Hasher::new();
-        let mut done = 0;
-        for (len, same_len) in &self.by_len {
-            // Ascending: beyond this one all are too long.
-            let Some(more) = bytes.get(done..*len as usize) else { break };
-            hasher.update(more);
-            done = *len as usize;
-            alike.extend(same_len.get(&first_half(&hasher.finalize())).into_iter().flatten());
-        }
-        alike
-    }
 }

@@ -9,9 +9,9 @@ use super::Tail;
 use super::codec::Fault;
 use super::content::Content;
 use super::discover::{Found, Walk, outside, walk};
+use super::heads::Heads;
 use super::name::is_packed;
 use super::open::OpenError;
-use super::place::Heads;
 use super::report::{Event, Problem, ProblemKind, ScanReport, SourceState};
 use super::source::Source;
 use crate::model::Micros;
@@ -92,7 +92,8 @@ impl Tail {
             // The copy may have been made since the folders were listed.
             for found in self.walk().found {
                 keys.insert(found.key);
-                if !self.by_key.contains_key(&found.key) {
+                let is_looked_at = self.cut_off.contains_key(&found.key);
+                if !(is_looked_at || self.by_key.contains_key(&found.key)) {
                     self.place(found, &mut pass);
                 }
             }
@@ -100,6 +101,7 @@ impl Tail {
         self.copies.retain(|key, _| keys.contains(key));
         self.waiting.retain(|key, _| keys.contains(key));
         self.cut_off.retain(|key, _| keys.contains(key) && !self.by_key.contains_key(key));
+        self.short.retain(|key, _| keys.contains(key) && !self.by_key.contains_key(key));
         self.miss(&walk.unseen, &mut pass);
         self.forget_gone();
         self.report(pass, walk.folders)

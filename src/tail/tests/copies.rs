@@ -319,6 +319,8 @@ fn a_log_cut_to_its_beginning_in_another_file_is_read_on() {
         bench.catch_up();
         bench.append("a.jsonl", "\n");
         bench.catch_up();
+        bench.wait();
+        bench.catch_up();
         assert_eq!(bench.lines(), expected(1..411), "{looks}");
     }
 }
@@ -340,4 +342,80 @@ fn a_copy_put_back_piece_by_piece_waits_until_it_is_whole() {
         assert_eq!(bench.lines(), expected(1..410), "{name}");
         assert_eq!(bench.cursors.len(), 1);
     }
+}
+
+/// Before it was truncated the log went on, and the tail had read that: the copy holds less than was
+/// read. While it was made it ended with a line, page by page.
+#[test]
+fn a_copy_that_is_shorter_than_what_was_read_is_not_read_again() {
+    let text: String = (0..300).map(|n| line(10_000 + n) + "    \n").collect();
+    assert_eq!(text.len() % 32, 0);
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", &text);
+    bench.catch_up();
+    for page in text.as_bytes().chunks(4096) {
+        bench.append("a.jsonl.1", page);
+        bench.catch_up();
+    }
+    bench.append("a.jsonl", lines(1..3));
+    bench.catch_up();
+    bench.rewrite("a.jsonl", lines(3..5));
+    for _ in 0..3 {
+        bench.catch_up();
+        bench.wait();
+    }
+    assert_eq!(bench.lines().len(), 304);
+}
+
+#[test]
+fn lines_that_end_where_pages_do_are_no_sign_of_a_log_that_goes_on() {
+    let text: String = (0..300).map(|n| line(10_000 + n) + "    \n").collect();
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", text.clone() + &lines(1..3));
+    bench.catch_up();
+    bench.remove("a.jsonl");
+    bench.restart();
+    for page in text.as_bytes().chunks(4096) {
+        bench.append("a.jsonl", page);
+        bench.catch_up();
+    }
+    bench.wait();
+    bench.catch_up();
+    assert_eq!(bench.lines().len(), 302);
+}
+
+#[test]
+fn a_log_cut_within_a_line_goes_on_from_there() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..400));
+    bench.catch_up();
+    let whole = lines(1..400);
+    bench.append(".swap", &whole.as_bytes()[..9000]);
+    bench.rename(".swap", "a.jsonl");
+    bench.catch_up();
+    for number in 400..410 {
+        bench.append("a.jsonl", format!("\n{}\n", line(number)));
+        bench.catch_up();
+    }
+    bench.wait();
+    bench.catch_up();
+    // After the half line that was there.
+    assert_eq!(bench.lines()[400..], expected(400..410));
+}
+
+/// An archive is whole once it was written: there is nothing to wait for.
+#[test]
+fn an_archive_of_less_than_was_read_is_told_at_once() {
+    let mut bench = Bench::new();
+    bench.append("a.jsonl", lines(1..400) + "{\"half\":");
+    bench.catch_up();
+    bench.pack("a.jsonl", "packed.gz");
+    fs::rename(bench.path("packed.gz"), bench.folder.path().join("../a.jsonl.1.gz.held")).ok();
+    bench.append("a.jsonl", "1}\n");
+    bench.catch_up();
+    bench.rewrite("a.jsonl", lines(400..402));
+    fs::rename(bench.folder.path().join("../a.jsonl.1.gz.held"), bench.path("a.jsonl.1.gz")).ok();
+    bench.catch_up();
+    assert_eq!(bench.cursors.len(), 3, "a generation of its own");
+    assert_eq!(bench.lines().len(), 402);
 }

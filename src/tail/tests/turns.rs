@@ -152,6 +152,7 @@ impl Story {
             return (looks, None);
         }
         for _ in 0..4 {
+            bench.wait();
             lost_bytes += lost_bytes_of(&bench.catch_up());
         }
         if lost_bytes > 0 && self.at_risk.is_empty() {
