@@ -130,8 +130,8 @@ fn bounded(text: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "a regular expression or a text with wildcards, `contains` and the like has {PATTERN_BYTES_MAX} bytes at most, and \
-         this one has {length} (as it is compiled); write several"
+        "a regular expression or a text with wildcards, `contains` and the like has {PATTERN_BYTES_MAX} bytes at \
+         most, and this one has {length} (as it is compiled); write several"
     ))
 }
 
