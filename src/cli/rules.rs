@@ -104,13 +104,16 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let shipped = shipped();
     let merged = merge(&shipped, &texts);
     let (written, ..) = RuleSet::readable(&merged);
-    let (mut rules, _, unreadable) = RuleSet::readable(&merged);
+    let (mut rules, found, unreadable) = RuleSet::readable(&merged);
+    // What is made of all files together has a bound, and a built-in one may be the first without room.
+    problems.extend(found);
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
     problems.extend(rules.inspect_tuned(&written, &overrides));
     problems.extend(files.misnamed.iter().cloned());
     problems.sort();
+    problems.dedup();
     problems
 }
 

@@ -102,8 +102,8 @@ pub(super) fn differing(left: &Args, right: &Args) -> Vec<Text> {
     names
 }
 
-/// Whether a key stands more than once. One reader of it takes the first value and another the last, so that all of them
-/// count: a value that only one side shows is one that was not agreed to.
+/// Whether a key stands more than once. One reader of it takes the first value and another the last, so that all of
+/// them count: a value that only one side shows is one that was not agreed to.
 fn has_key_twice(args: &Args) -> bool {
     args.values.windows(2).any(|two| matches!(two, [one, next] if one.name == next.name))
 }

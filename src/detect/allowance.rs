@@ -5,15 +5,18 @@ use std::collections::BTreeMap;
 
 use regex::{Regex, RegexBuilder};
 
+use super::literal::{Literal, Place};
+
 /// What is made of one rule file, in bytes of memory, about.
 const FILE_BYTES_MAX: usize = 16 << 20;
 /// What is made of all files of a rule set, in bytes of memory, about.
 const SET_BYTES_MAX: usize = 64 << 20;
-/// The longest regular expression, as it is written.
+/// The longest regular expression, and the longest text that is looked for in values, as it is written.
 const PATTERN_BYTES_MAX: usize = 4096;
 /// The sizes that a regular expression is tried to be compiled in, in bytes: how large it will be is not told before.
 /// The last is the most.
-const PROGRAM_BYTES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const PROGRAM_BYTES: [usize; 9] =
+    [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 /// A program is there twice, forward and backward.
 const PROGRAMS: usize = 2;
 /// What a character costs while a regular expression is read.
@@ -62,11 +65,30 @@ impl Allowance {
         self.of_file = 0;
         Err(format!(
             "what is made of {whose} is too large: more than {} MiB in memory up to here, and nothing behind it is \
-             looked at. Regular expressions with many repetitions such as `\\w{{100}}` cost most, then wildcards in \
-             long lists (one regular expression `a|b|c` is smaller), conditions that name the same long lists often, \
-             and cases with thousands of events",
+             looked at. Regular expressions with many repetitions such as `\\w{{100}}` cost most, then long lists of \
+             texts with wildcards inside such as `a*b` (one regular expression is smaller), tens of thousands of texts \
+             with `contains`, conditions that name the same long lists often, and cases with thousands of events",
             max >> 20
         ))
+    }
+
+    /// Of tries that left nothing behind.
+    const fn give_back(&mut self, bytes: usize) {
+        self.of_file = self.of_file.saturating_add(bytes);
+        self.of_set = self.of_set.saturating_add(bytes);
+    }
+
+    /// Makes a text ready to be looked for in values; the error is the reason to refuse it.
+    pub(super) fn literal(
+        &mut self,
+        text: &str,
+        place: Place,
+        cased: bool,
+    ) -> Result<Literal, String> {
+        bounded(text)?;
+        let literal = Literal::new(text, place, cased);
+        self.spend(literal.bytes())?;
+        Ok(literal)
     }
 
     /// Compiles a regular expression; the error is the reason to refuse it.
@@ -74,26 +96,24 @@ impl Allowance {
         if let Some(known) = self.known.get(text) {
             return Ok(known.clone());
         }
-        if text.len() > PATTERN_BYTES_MAX {
-            let length = text.len();
-            return Err(format!(
-                "a regular expression or a text with wildcards has {PATTERN_BYTES_MAX} bytes at most, and this one has \
-                 {length} (as it is compiled); write several"
-            ));
-        }
+        bounded(text)?;
         self.spend(text.len().saturating_mul(READING_BYTES))?;
+        let mut tried = 0;
         for size in PROGRAM_BYTES {
-            self.spend(size.saturating_mul(PROGRAMS))?;
+            let bytes = size.saturating_mul(PROGRAMS);
+            self.spend(bytes)?;
             let cache = size.saturating_mul(8).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             match RegexBuilder::new(text).size_limit(size).dfa_size_limit(cache).build() {
                 Ok(regex) => {
+                    self.give_back(tried);
                     self.known.insert(text.to_owned(), regex.clone());
                     return Ok(regex);
                 }
-                Err(regex::Error::CompiledTooBig(_)) => {}
+                Err(regex::Error::CompiledTooBig(_)) => tried += bytes,
                 Err(error) => return Err(last_line(&error)),
             }
         }
+        // What is too large took its time and gives nothing back, or a file of such would hold up the daemon.
         let [.., max] = PROGRAM_BYTES;
         Err(format!(
             "this is too large: compiled it takes more than {} KiB. Repeat less, or a smaller class: `\\w` is a letter \
@@ -101,6 +121,18 @@ impl Allowance {
             max >> 10
         ))
     }
+}
+
+/// The error says that the text is too long.
+fn bounded(text: &str) -> Result<(), String> {
+    let length = text.len();
+    if length <= PATTERN_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "a regular expression or a text with wildcards, `contains` and the like has {PATTERN_BYTES_MAX} bytes at \
+         most, and this one has {length} (as it is compiled); write several"
+    ))
 }
 
 /// A regex error draws the pattern first; its last line says what is wrong.
@@ -150,8 +182,34 @@ mod tests {
             allowance.pattern("^a+$").unwrap();
         }
         for number in 0..1000 {
-            allowance.pattern(&format!("(?is)^(?:.*evil{number}.*)$")).unwrap();
+            allowance.pattern(&format!("(?is)^(?:evil.*{number})$")).unwrap();
         }
         assert!(!allowance.is_spent());
+    }
+
+    #[test]
+    fn an_expression_costs_the_size_that_fits_and_no_smaller_ones() {
+        let mut allowance = Allowance::default();
+        let text = "(?is)^(?:something.*evil.*with.*many.*words.*here)$";
+        allowance.pattern(text).unwrap();
+        let spent = FILE_BYTES_MAX - allowance.of_file - text.len() * READING_BYTES;
+        assert!(PROGRAM_BYTES.iter().any(|size| size * PROGRAMS == spent), "{spent}");
+        assert!(spent > PROGRAM_BYTES[0] * PROGRAMS, "the first try is too small: {spent}");
+        assert_eq!(SET_BYTES_MAX - allowance.of_set, FILE_BYTES_MAX - allowance.of_file);
+    }
+
+    #[test]
+    fn a_text_costs_its_length_and_a_little() {
+        let mut allowance = Allowance::default();
+        for number in 0..30_000 {
+            allowance.literal(&format!("evil{number:036}"), Place::Anywhere, false).unwrap();
+        }
+        assert!(!allowance.is_spent());
+        let long = "a".repeat(PATTERN_BYTES_MAX + 1);
+        assert!(
+            allowance.literal(&long, Place::Start, true).unwrap_err().contains("write several")
+        );
+        while allowance.literal("evil", Place::Whole, false).is_ok() {}
+        assert!(allowance.is_spent());
     }
 }

@@ -59,9 +59,14 @@ fn regular_expressions_and_wildcards_have_a_bound_in_sum() {
             "what is made of this file is too large: more than 16 MiB",
         ),
         (
-            values("args.x", (0..9000).map(|number| format!("'*evil{number}*'"))),
+            values("args.x", (0..9000).map(|number| format!("'*evil*{number}*'"))),
             "is too large: more than 16 MiB",
         ),
+        (
+            values("args.x", (0..90_000).map(|number| format!("'*{number}*'"))),
+            "tens of thousands of texts with `contains`",
+        ),
+        (values("args.x|contains", std::iter::once("a".repeat(5000))), "has 4096 bytes at most"),
         (
             values("args.x|re", std::iter::once(format!("'{}'", "a".repeat(100_000)))),
             "has 4096 bytes at most",
@@ -102,6 +107,27 @@ fn regular_expressions_and_wildcards_have_a_bound_in_sum() {
         "{}",
         found[0]
     );
+}
+
+#[test]
+fn ordinary_lists_of_texts_have_room() {
+    let list = |key: &str, of: usize, many: usize, chars: usize| {
+        let text = |number: usize| format!("'Ü{of:09}x{number:0width$}'", width = chars - 11);
+        values(key, (0..many).map(text))
+    };
+    let starred = values("args.x", (0..5000).map(|number| format!("'*evil{number:036}*'")));
+    let keys = ["args.x|contains", "args.x|startswith", "args.x|endswith|cased", "args.x"];
+    for text in keys.map(|key| list(key, 0, 5000, 40)).into_iter().chain([starred]) {
+        RuleSet::compile(&[("x.yml", &text)]).unwrap();
+    }
+    // A library of rules, beside those that come with the program.
+    let files: Vec<(String, String)> = (0..2000)
+        .map(|file| (format!("{file:04}.yml"), list("args.x|contains", file, 12, 64)))
+        .collect();
+    let mut files: Vec<(&str, &str)> =
+        files.iter().map(|(name, text)| (&**name, &**text)).collect();
+    files.extend(shipped());
+    assert_eq!(RuleSet::compile(&files).unwrap().rules().len(), 2000 + shipped().len());
 }
 
 #[test]
@@ -150,6 +176,7 @@ fn conditions_lists_and_cases_have_a_bound() {
         values("duration_ms", (0..25_000).map(|number| number.to_string())),
         detection(&selections(5000), "all of them"),
     ] {
+        RuleSet::compile(&[("x.yml", &text)]).unwrap();
         assert_eq!(told(&text).lines().count(), 1, "only the cases are missing: {}", told(&text));
     }
 }
@@ -231,7 +258,7 @@ fn overrides_are_bounded_as_rules_are() {
         assert!(lines.len() <= 1001, "{} lines", lines.len());
         lines.join("\n")
     };
-    let wild: Vec<String> = (0..9000).map(|number| format!("\"*p{number}*\"")).collect();
+    let wild: Vec<String> = (0..9000).map(|number| format!("\"*p*{number}*\"")).collect();
     let many: String = repeated(5000, |number| format!("[rule{number}]\ncount = 1\n"));
     for (text, expected) in [
         (

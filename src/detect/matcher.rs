@@ -6,6 +6,7 @@ use super::allowance::Allowance;
 use super::bounds::Compare;
 use super::cidr::Cidr;
 use super::field::{Field, Subject};
+use super::literal::{Compared, Literal, Place, Written};
 use super::yaml::{Node, Value};
 use crate::model::Discrepancy;
 
@@ -39,6 +40,7 @@ enum Test {
     /// Equal, ASCII letters in any case.
     Exact(String),
     Cased(String),
+    Literal(Literal),
     Pattern(Regex),
     Network(Cidr),
     Number(Compare, f64),
@@ -55,7 +57,8 @@ impl Expr {
         }
     }
 
-    /// What it takes in memory, about, in bytes: regular expressions are there once for all and count elsewhere.
+    /// What it takes in memory, about, in bytes: what stands for its texts is there once for
+    /// all and counts elsewhere.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Item(item) => item.bytes(),
@@ -233,9 +236,10 @@ impl Item {
 
     /// Whether it holds for a call with this value alone, or with none.
     pub(super) fn holds_for(&self, value: Option<&str>) -> bool {
-        let holds = |test: &Test| match test {
-            Test::Exists(wanted) => value.is_some() == *wanted,
-            test => value.is_some_and(|value| test.holds(value)),
+        let value = value.map(Compared::new);
+        let holds = |test: &Test| match (test, &value) {
+            (test, Some(value)) => test.holds(value),
+            (test, None) => matches!(test, Test::Exists(false)),
         };
         if self.all { self.tests.iter().all(holds) } else { self.tests.iter().any(holds) }
     }
@@ -251,23 +255,34 @@ impl Item {
     }
 
     pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
-        let holds = |test: &Test| match test {
-            Test::Exists(wanted) => self.field.any(subject, &mut |_| true) == *wanted,
-            test => self.field.any(subject, &mut |value| test.holds(value)),
-        };
-        if self.all { self.tests.iter().all(holds) } else { self.tests.iter().any(holds) }
+        if self.all {
+            let values = self.values(subject);
+            let values: Vec<Compared<'_>> =
+                values.iter().map(|value| Compared::new(value)).collect();
+            return self.tests.iter().all(|test| values.iter().any(|value| test.holds(value)));
+        }
+        // Value by value, so that each is read once, however many texts it is compared with.
+        let holds = self.field.any(subject, &mut |value| {
+            let value = Compared::new(value);
+            self.tests.iter().any(|test| test.holds(&value))
+        });
+        let may_be_missing = || self.tests.iter().any(|test| matches!(test, Test::Exists(false)));
+        holds || (may_be_missing() && !self.field.any(subject, &mut |_| true))
     }
 }
 
 impl Test {
-    fn holds(&self, value: &str) -> bool {
+    /// Whether it holds for a value that is there.
+    fn holds(&self, value: &Compared<'_>) -> bool {
+        let text = value.text;
         match self {
-            Self::Exact(text) => text.eq_ignore_ascii_case(value),
-            Self::Cased(text) => text == value,
-            Self::Pattern(regex) => regex.is_match(value),
-            Self::Network(network) => network.holds(value),
+            Self::Exact(wanted) => wanted.eq_ignore_ascii_case(text),
+            Self::Cased(wanted) => wanted == text,
+            Self::Literal(literal) => literal.holds(value),
+            Self::Pattern(regex) => regex.is_match(text),
+            Self::Network(network) => network.holds(text),
             Self::Number(compare, number) => {
-                value.parse::<f64>().is_ok_and(|value| compare.holds(value, *number))
+                text.parse::<f64>().is_ok_and(|value| compare.holds(value, *number))
             }
             Self::Exists(wanted) => *wanted,
         }
@@ -401,74 +416,38 @@ fn text_test(
     if field.is_number() {
         return Err(format!("`{}` is a number and is compared with numbers", field.name()));
     }
-    let mut pattern = wildcards(text);
-    let is_plain = pattern.is_none();
+    let written = Written::read(text);
     if how.is_none()
-        && is_plain
-        && let Some(words) = field.words()
-        && !words.iter().any(|word| word.eq_ignore_ascii_case(text))
+        && let Written::Literal { text: plain, is_open_before: false, is_open_behind: false } =
+            &written
     {
-        let (name, words) = (field.name(), words.join(", "));
-        return Err(format!("`{name}` is never `{text}`; it is one of {words}"));
-    }
-    if how.is_none() && is_plain && (cased || text.is_ascii()) {
-        let text = unescape(text);
-        return Ok(if cased { Test::Cased(text) } else { Test::Exact(text) });
-    }
-    let body = pattern.take().unwrap_or_else(|| regex::escape(&unescape(text)));
-    let flags = if cased { "(?s)" } else { "(?is)" };
-    let regex = match how {
-        Some(Modifier::Contains) => format!("{flags}{body}"),
-        Some(Modifier::StartsWith) => format!("{flags}^(?:{body})"),
-        Some(Modifier::EndsWith) => format!("{flags}(?:{body})$"),
-        _ => format!("{flags}^(?:{body})$"),
-    };
-    allowance
-        .pattern(&regex)
-        .map(Test::Pattern)
-        .map_err(|error| format!("`{}`: {error}", field.name()))
-}
-
-/// The regular expression of a text with wildcards; none for a text without.
-fn wildcards(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut found = false;
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        match char {
-            '*' => {
-                found = true;
-                // Several in a row are as good as one.
-                while chars.next_if_eq(&'*').is_some() {}
-                out.push_str(".*");
-            }
-            '?' => {
-                found = true;
-                out.push('.');
-            }
-            '\\' => {
-                let escaped = chars.next_if(|next| matches!(next, '*' | '?' | '\\'));
-                out.push_str(&regex::escape(escaped.unwrap_or('\\').encode_utf8(&mut [0; 4])));
-            }
-            other => out.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+        if let Some(words) = field.words()
+            && !words.iter().any(|word| word.eq_ignore_ascii_case(text))
+        {
+            let (name, words) = (field.name(), words.join(", "));
+            return Err(format!("`{name}` is never `{text}`; it is one of {words}"));
+        }
+        if cased {
+            return Ok(Test::Cased(plain.clone()));
+        }
+        if text.is_ascii() {
+            return Ok(Test::Exact(plain.clone()));
         }
     }
-    found.then_some(out)
-}
-
-/// Drops the backslashes that only keep a wildcard from being one.
-fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars().peekable();
-    while let Some(char) = chars.next() {
-        let escaped = if char == '\\' {
-            chars.next_if(|next| matches!(next, '*' | '?' | '\\'))
-        } else {
-            None
-        };
-        out.push(escaped.unwrap_or(char));
-    }
-    out
+    let before = matches!(how, Some(Modifier::Contains | Modifier::EndsWith));
+    let behind = matches!(how, Some(Modifier::Contains | Modifier::StartsWith));
+    let made = match written {
+        Written::Literal { text, is_open_before, is_open_behind } => {
+            let place = Place::of(before || is_open_before, behind || is_open_behind);
+            allowance.literal(&text, place, cased).map(Test::Literal)
+        }
+        Written::Pattern(body) => {
+            let flags = if cased { "(?s)" } else { "(?is)" };
+            let (start, end) = (if before { "" } else { "^" }, if behind { "" } else { "$" });
+            allowance.pattern(&format!("{flags}{start}(?:{body}){end}")).map(Test::Pattern)
+        }
+    };
+    made.map_err(|error| format!("`{}`: {error}", field.name()))
 }
 
 #[cfg(test)]
@@ -546,6 +525,18 @@ mod tests {
             "args.limit|gte: 20",
             "args.path: 'c:\\ünï\\a\\*b.txt'",
             "args.path|contains: 'ÜNÏ'",
+            "args.path|contains: ['x', '*A\\**']",
+            "args.path|cased|contains: 'Ünï'",
+            "args.path|contains: ''",
+            "args.path|startswith: 'C:\\ünï'",
+            "args.path|startswith: '*B.txt'",
+            "args.path|endswith: 'c:*'",
+            "args.path|contains: 'ü?ï*.t'",
+            "args.path: 'c:\\ü*'",
+            "args.path: '*'",
+            "tenant: [null, x]",
+            "tenant: [x, null]",
+            "flags|contains|all: [SIGNAL, large]",
             "duration_ms|lt: 12.6",
             "duration_ms: 12.5",
             "ran: yes",
@@ -576,6 +567,16 @@ mod tests {
             "args.limit|gt: 20",
             "args.limit: 2",
             "args.path: 'c:\\ünï\\axb.txt'",
+            "args.path|cased|contains: 'ÜNÏ'",
+            "args.path|cased: '*txt'",
+            "args.path|startswith: ünï",
+            "args.path|endswith: 'b.tx'",
+            "args.path|contains: 'ü??ï'",
+            "args.path: ünï",
+            "flags|contains|all: [signal, small]",
+            "tenant: ''",
+            "args.query|contains: ''",
+            "principal: [bob, null]",
             "args.query|exists: true",
             "duration_ms|lt: 12.5",
             "ended|exists: true",

@@ -28,6 +28,7 @@ mod key;
 mod known;
 mod ledger;
 mod limits;
+mod literal;
 mod matcher;
 mod meter;
 mod outcome;
