@@ -27,8 +27,9 @@
 //!   4096. Other files that are alike are each read.
 //! - Of two files that first differ before anything of either was read, both are read in full.
 //! - A file that is shorter than what was read of a generation that is gone, and begins like it, is
-//!   taken for a copy of its beginning or for one in the making: it is told, and what it has is not
-//!   read. What it has more at a later look is its own where it ended with a line at both looks.
+//!   taken for a copy of its beginning or for one in the making, in whatever folder it lies: it is
+//!   told, and what it has is not read. Once it has stood still for five seconds, or grown by whole
+//!   lines for as long, what it has more than then, or than at first, is its own.
 //! - A copy of less than 4096 bytes that a rotation made of a growing file, which was read further
 //!   and truncated before a scan saw the copy, is read again.
 //! - A compressed file is verified piece by piece, at the end of each member: of a damaged one,
