@@ -53,7 +53,7 @@ const EXCEPTION_KEYS: [(&str, &str); 3] =
 
 impl Overrides {
     /// Reads a file: what can be read of it, and everything that is wrong with it. Where anything is wrong with it,
-    /// nothing of it is to be used; what can be read is for [`RuleSet::tune`] to find more.
+    /// nothing of it is to be used; what can be read is for `RuleSet::tune` to find more.
     pub fn parse(file: &str, text: &str) -> (Self, Vec<RuleProblem>) {
         let lines = memchr::memchr_iter(b'\n', text.as_bytes()).map(|end| end + 1);
         let mut reader = Reader {
