@@ -30,8 +30,8 @@ const EVENTS: u64 = 1_000_000;
 const EVENT_EVERY_MICROS: i64 = 10_000;
 /// The last calls of a principal or a session that the rules' reach takes in.
 const LAST_MAX: usize = 64;
-/// Groups whose memory is measured: with five calls each no more than a rule holds as a whole, and as many as fill their
-/// table well, whose room would else be counted with them.
+/// Groups whose memory is measured: with five calls each no more than a rule holds as a whole, and as many as fill
+/// their table well, whose room would else be counted with them.
 const GROUPS: u64 = 28_000;
 
 const RATE_AIM: f64 = 3.0;
