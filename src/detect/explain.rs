@@ -207,7 +207,8 @@ impl RuleSet {
         };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = rule.slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
+            let stages = rule
+                .slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event::new(at, stages, call))
         };
@@ -378,8 +379,7 @@ fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: u
     };
     if chain.order == Order::Any {
         let is_near = |event: &usize| {
-            let ats =
-                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at(), other.at()));
+            let ats = events.get(*event).map(Event::at).zip(events.get(index).map(Event::at));
             (*event != index || chain.is_same_event_allowed)
                 && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
         };
@@ -440,7 +440,7 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
-    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at());
+    let began = events.iter().find(|event| value(event).is_some()).map(Event::at);
     for event in events.iter().take(index) {
         match value(event) {
             Some(value) if value == own => {

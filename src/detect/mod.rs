@@ -7,10 +7,12 @@
 
 mod about;
 mod allowance;
+mod board;
 mod bounds;
 mod cases;
 mod chain;
 mod cidr;
+mod cold;
 mod compile;
 mod condition;
 mod correlation;
