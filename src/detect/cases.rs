@@ -209,14 +209,15 @@ fn firing(
         };
         if let Some(range) = range(node).filter(fits) {
             evidence.extend(range);
-        } else {
+        } else if count > 0 {
             let things = if word == "lines" { "lines" } else { "events" };
             let message =
                 format!("`{word}` holds indices of {things} from 0, or ranges such as 0-19");
             problems.push(node.mark, message);
         }
     }
-    if evidence.is_empty() {
+    // Where nothing of the case can be read, that is what is told.
+    if evidence.is_empty() && count > 0 {
         problems.push(node.mark, format!("an alert that fires names its `{word}`"));
         return None;
     }

@@ -50,7 +50,8 @@ const LOG_KEYS: [&str; 3] = ["log", "dialect", "lines"];
 const HOW: &str =
     "write `lines: |` and paste the lines below it, further in, or put each in single quotes";
 
-/// Reads the `lines` of a case, which are of the case's `dialect` where a log does not name another.
+/// Reads the `lines` of a case, which are of the case's `dialect` where a log does not name another; empty where
+/// anything is wrong with them, which is told.
 pub(super) fn read(
     lines: &Entry,
     dialect: Option<&Entry>,
@@ -61,12 +62,13 @@ pub(super) fn read(
     // What is wrong with the case's own was told.
     let is_told = dialect.is_some();
     let mut reader = Reader { of_case, is_told, left: EVENTS_MAX, allowance, problems };
-    match &lines.node.value {
+    let read: Vec<Option<CaseLog>> = match &lines.node.value {
         Value::List(nodes) if nodes.iter().any(is_log) => {
-            nodes.iter().filter_map(|node| reader.named(node)).collect()
+            nodes.iter().map(|node| reader.named(node)).collect()
         }
-        _ => reader.log(NAME.into(), None, lines).into_iter().collect(),
-    }
+        _ => vec![reader.log(NAME.into(), None, lines)],
+    };
+    read.into_iter().collect::<Option<_>>().unwrap_or_default()
 }
 
 /// The dialects that the logs are in, each once.
@@ -120,7 +122,8 @@ impl Reader<'_, '_> {
         let name = name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
         if name.is_none() {
             let message = format!(
-                "a log among others has a name, `log`: its path below the watched folder, {NAME_BYTES_MAX} bytes at most"
+                "a log among others has a name, `log`: its path below the watched folder, \
+                 {NAME_BYTES_MAX} bytes at most"
             );
             self.problems.push(node.mark, message);
         }
@@ -129,16 +132,15 @@ impl Reader<'_, '_> {
     }
 
     fn log(&mut self, name: Text, dialect: Option<&Entry>, lines: &Entry) -> Option<CaseLog> {
-        let dialect = match dialect {
-            Some(found) => self.problems.take(found.node.mark, word(&found.node)),
-            None => {
-                if self.of_case.is_none() && !self.is_told {
-                    let known = Dialect::ALL.map(Dialect::as_str).join(", ");
-                    let message = format!("`lines` need a `dialect` beside them: {known}");
-                    self.problems.push(lines.mark, message);
-                }
-                self.of_case
+        let dialect = if let Some(found) = dialect {
+            self.problems.take(found.node.mark, word(&found.node))
+        } else {
+            if self.of_case.is_none() && !self.is_told {
+                let known = Dialect::ALL.map(Dialect::as_str).join(", ");
+                let message = format!("`lines` need a `dialect` beside them: {known}");
+                self.problems.push(lines.mark, message);
             }
+            self.of_case
         };
         let mut read = Vec::new();
         match &lines.node.value {
@@ -172,7 +174,9 @@ impl Reader<'_, '_> {
         };
         let text = text.strip_suffix('\n').unwrap_or(text);
         if text.contains('\n') {
-            self.problems.push(node.mark, "this line breaks, which no line of a log does; `>-` instead of `|` joins what stands on several");
+            let message = "this line breaks, which no line of a log does; `>-` instead of `|` joins what stands \
+                           on several";
+            self.problems.push(node.mark, message);
             return None;
         }
         Some(text)
@@ -248,8 +252,8 @@ mod tests {
             ),
             (
                 "- name: a\n  dialect: gate\n  lines:\n  - 'x'\n  - {\"tool\":\"x\"}\n  fires: false",
-                "5:5 a line is a text, not a map: write `lines: |` and paste the lines below it, further in, or put each \
-                 in single quotes",
+                "5:5 a line is a text, not a map: write `lines: |` and paste the lines below it, further in, or \
+                 put each in single quotes",
             ),
             (
                 "- name: a\n  dialect: gate\n  lines:\n  - |\n    x\n    y\n  fires: false",
@@ -262,7 +266,8 @@ mod tests {
             ),
             (
                 "- {name: a, lines: [{log: a, dialect: tenat, lines: 'x'}], fires: false}",
-                "1:39 there is no dialect `tenat`; did you mean `tenant`? There are two-sided, stdio-proxy, gate, tenant",
+                "1:39 there is no dialect `tenat`; did you mean `tenant`? There are two-sided, stdio-proxy, gate, \
+                 tenant",
             ),
             (
                 "- {name: a, dialect: gate, lines: [{lines: 'x'}], fires: false}",
@@ -299,18 +304,19 @@ mod tests {
         let text = format!("{RULE}{}", of(10_000));
         assert!(RuleSet::compile(&[("x.yml", &text)]).is_ok());
         assert_eq!(refused(&of(10_001)), ["5:5 a case has 10000 lines at most"]);
-        let halves = "- {name: a, dialect: gate, fires: false, lines: [{log: a, lines: &l [&x 'x'";
-        let halves = format!(
-            "{halves}{}]}}, {{log: b, lines: *l}}, {{log: a, lines: *l}}]}}",
-            ", *x".repeat(3_999)
+        // All logs of a case count, and so do all cases of a file.
+        let many = "    x\n".repeat(6_000);
+        let half = format!("  - log: a\n    lines: &l |\n  {}", many.replace('\n', "\n  "));
+        let logs = format!(
+            "- name: a\n  dialect: gate\n  fires: false\n  lines:\n{half}- {{log: b, lines: *l}}"
         );
-        assert!(refused(&halves)[0].ends_with("a case has 10000 lines at most"));
-        // Many cases of lines that are repeated cost what is made of them.
-        let long =
-            format!("- {{name: a, dialect: gate, fires: false, lines: [&x '{}'", "x".repeat(4_000));
-        let cases = format!("{long}{}]}}\n", ", *x".repeat(900)).repeat(5);
+        let told = refused(&logs);
+        assert!(told[0].ends_with("a case has 10000 lines at most"), "{told:?}");
+        let case = "- {name: a, dialect: gate, fires: false, lines: *l}\n";
+        let cases =
+            format!("{}{}", of(10_000).replacen("lines: |", "lines: &l |", 1), case.repeat(13));
         let told = refused(&cases);
-        assert!(told[0].contains("this is too much for one rule file"), "{told:?}");
+        assert!(told[0].contains("what is made of this file is too large"), "{told:?}");
     }
 
     #[test]

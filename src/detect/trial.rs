@@ -197,7 +197,8 @@ impl Trial<'_> {
         (!all).then(|| format!("gave {}{}", self.describe(alerts), self.made_of_lines()))
     }
 
-    /// Whether the firing names all of the evidence and nothing else. Of several lines that tell of a call, one names it.
+    /// Whether the firing names all of the evidence and nothing else. Of several lines that tell of a call, one names
+    /// it.
     fn is_named(&self, alert: &Alert, firing: &Firing) -> bool {
         let wanted: FxHashSet<usize> = firing.evidence.iter().copied().collect();
         let shown: Vec<&[usize]> = self

@@ -69,7 +69,7 @@ impl Pasted {
         for open in open {
             pasted.take(open)?;
         }
-        pasted.records.sort_by(|a, b| (a.at, a.id).cmp(&(b.at, b.id)));
+        pasted.records.sort_by_key(|record| (record.at, record.id));
         Ok(pasted)
     }
 
