@@ -207,7 +207,7 @@ impl RuleSet {
         };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
+            let stages = rule.slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event::new(at, stages, call))
         };
@@ -326,7 +326,7 @@ fn of_chain(rule: &Rule, chain: &Chain, events: &[Event], index: usize) -> Vec<S
 fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
     chain.stages.get(stage).is_some_and(|stage| match &stage.count {
         Some(count) => count.shown_in(event, stage.slot).is_some(),
-        None => event.stages & (1 << stage.slot) != 0,
+        None => event.stages() & (1 << stage.slot) != 0,
     })
 }
 
@@ -334,11 +334,11 @@ fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
 fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Option<String> {
     let stage = chain.stages.get(stage)?;
     let count = stage.count.as_ref()?;
-    let at = events.get(index)?.at;
+    let at = events.get(index)?.at();
     let mut tally = Tally::new(count, stage.slot);
     let mut most = 0;
     for (number, event) in events.iter().enumerate() {
-        if event.at.since(at) > count.timespan_micros {
+        if event.at().since(at) > count.timespan_micros {
             break;
         }
         tally.take(event);
@@ -379,7 +379,7 @@ fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: u
     if chain.order == Order::Any {
         let is_near = |event: &usize| {
             let ats =
-                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at, other.at));
+                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at(), other.at()));
             (*event != index || chain.is_same_event_allowed)
                 && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
         };
@@ -420,7 +420,7 @@ fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: u
         last = found;
     }
     let took = match (events.get(first), events.get(last)) {
-        (Some(first), Some(last)) => last.at.since(first.at),
+        (Some(first), Some(last)) => last.at().since(first.at()),
         _ => 0,
     };
     if took > chain.timespan_micros {
@@ -440,13 +440,13 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
-    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at);
+    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at());
     for event in events.iter().take(index) {
         match value(event) {
             Some(value) if value == own => {
                 return vec![format!(
                     "this {field} had been seen before, at {}",
-                    event.at.to_rfc3339()
+                    event.at().to_rfc3339()
                 )];
             }
             Some(value) if !seen.contains(&value) && seen.len() < first.baseline => {
@@ -455,7 +455,7 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
             _ => {}
         }
     }
-    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at.since(began));
+    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at().since(began));
     if let Some(learning) = first.learning_micros
         && learned_for.is_some_and(|micros| micros <= learning)
     {
