@@ -7,7 +7,8 @@ use super::*;
 use crate::catalogue::Catalogue;
 use crate::daemon::{Pipeline, Setup};
 use crate::detect::RuleSet;
-use crate::model::{Dialect, Discrepancy, Label, Micros, Ran, Tri};
+use crate::dialects::Parsed;
+use crate::model::{Dialect, Discrepancy, Label, Line, Micros, Ran, Tri};
 use crate::simulate::{Scenario, SimEvent, Simulation};
 use crate::store::{CallFilter, OpenOptions};
 use crate::tail::TailConfig;
@@ -178,39 +179,65 @@ fn a_configuration_counts() {
     assert_eq!(rehearsal.calls(&logs).unwrap().len(), 1, "whose clock is known");
 }
 
+/// Lines by log.
+type Files = BTreeMap<String, Vec<String>>;
+
 #[test]
 fn the_calls_are_those_that_the_daemon_makes_of_the_same_lines() {
     let start = Micros::parse_rfc3339("2026-01-05T07:00:00Z").unwrap();
     let mut scenario = Scenario::new(11, start, 900);
     scenario.attack_every = 60;
-    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut files = Files::new();
     for event in Simulation::new(&scenario) {
         let SimEvent::Line(line) = event else { continue };
         files.entry(line.file.to_string()).or_default().push(line.text);
     }
-    let home = tempfile::tempdir().unwrap();
-    let setup = setup(home.path());
-    for (file, lines) in &files {
-        let path = setup.tail.roots[0].join(file);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, lines.join("\n") + "\n").unwrap();
-    }
-    let now = start.plus(300 * Micros::DAY);
-    let mut pipeline = Pipeline::open(&setup, now).unwrap();
-    for _ in 0..2 {
-        pipeline.look(now);
-        while pipeline.step(now).unwrap().is_some() {}
-    }
-    let filter = CallFilter { limit: 100_000, ..CallFilter::default() };
-    let mut stored = pipeline.reader().calls(&filter).unwrap();
-    stored.sort_by_key(Call::order);
+    let made = same_as_stored(&files);
+    assert!(made.len() > 800, "{}", made.len());
+    assert!(made.iter().any(|made| made.call.sightings.len() > 1));
+}
 
+#[test]
+fn clocks_that_the_lines_themselves_show_count_as_they_do_for_the_daemon() {
+    // The server is three seconds ahead: many calls that are like no other show it. Of other tools there are calls that
+    // are alike, of which the client lost the first: by the nearest in time each would be joined with its neighbour's.
+    let mut files = Files::new();
+    let mut add = |tool: &str, second: u32, file: &str, by: [bool; 2]| {
+        let asked = line("server", second, tool, file, "COMPLETED");
+        let client = format!("\"request_id\":\"{second}\",\"actor\":\"client\"");
+        let asked = asked.replace("\"actor\":\"server\"", &client);
+        let done = line("server", second + 3, tool, file, "success");
+        for (log, line, is_there) in [("client", asked, by[0]), ("server", done, by[1])] {
+            let lines = files.entry(format!("{log}.jsonl")).or_default();
+            lines.extend(is_there.then_some(line));
+        }
+    };
+    for number in 0..20 {
+        add("read_file", number * 60, &number.to_string(), [true; 2]);
+    }
+    for tool in 0..8 {
+        for number in 0..6 {
+            let name = format!("tool_{tool}");
+            add(&name, 1300 + tool * 60 + number * 3, "same", [number > 0, true]);
+        }
+    }
+    let made = same_as_stored(&files);
+    let lone = made.iter().filter(|made| made.call.sightings.len() == 1);
+    let is_first = |made: &CaseCall| made.call.at.is_some_and(|at| at.0 / 1_000_000 % 60 == 43);
+    assert_eq!((made.len(), lone.clone().count()), (20 + 8 * 6, 8));
+    assert!(lone.clone().all(is_first), "{lone:?}");
+}
+
+/// What is made of the lines, which is what a daemon stores of logs with them.
+fn same_as_stored(files: &Files) -> Vec<CaseCall> {
+    let now = Micros::parse_rfc3339("2027-06-01T00:00:00Z").unwrap();
+    let stored = stored(files, now);
     let mut parser = Parser::new([0; 32], Vec::new());
     let mut dialect_of = |text: &str| {
-        let line =
-            crate::model::Line { generation: 0, offset: 0, length: 0, bytes: text.as_bytes() };
+        let bytes = text.as_bytes();
+        let line = Line { generation: 0, offset: 0, length: bytes.len() as u64, bytes };
         match parser.parse(&line, &"x".into(), now) {
-            crate::dialects::Parsed::Record(record) => record.dialect,
+            Parsed::Record(record) => record.dialect,
             other => panic!("{other:?}"),
         }
     };
@@ -221,7 +248,6 @@ fn the_calls_are_those_that_the_daemon_makes_of_the_same_lines() {
         .map(|(file, text)| log(file, dialect_of(text), &[text]))
         .collect();
     let made = read(&logs);
-    assert!(stored.len() > 800, "{}", stored.len());
     let told = |call: &Call| {
         let witnesses: Vec<_> = call
             .sightings
@@ -236,7 +262,27 @@ fn the_calls_are_those_that_the_daemon_makes_of_the_same_lines() {
         assert_eq!(told(&made.call), told(stored));
     }
     assert_eq!(made.len(), stored.len());
-    assert!(made.iter().any(|made| made.call.sightings.len() > 1));
+    made
+}
+
+/// The calls that a pipeline stores of logs with these lines.
+fn stored(files: &Files, now: Micros) -> Vec<Call> {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    for (file, lines) in files {
+        let path = setup.tail.roots[0].join(file).with_extension("jsonl");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, lines.join("\n") + "\n").unwrap();
+    }
+    let mut pipeline = Pipeline::open(&setup, now).unwrap();
+    for _ in 0..2 {
+        pipeline.look(now);
+        while pipeline.step(now).unwrap().is_some() {}
+    }
+    let filter = CallFilter { limit: 100_000, ..CallFilter::default() };
+    let mut stored = pipeline.reader().calls(&filter).unwrap();
+    stored.sort_by_key(Call::order);
+    stored
 }
 
 fn setup(home: &std::path::Path) -> Setup {
