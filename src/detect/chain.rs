@@ -363,8 +363,7 @@ impl<'a> Chains<'a> {
                 None => is_filled.then_some(stage.slot),
                 Some(count) => {
                     *from = if is_filled { event.at() } else { *from };
-                    let is_near =
-                        *from != NO_END && from.since(event.at()) <= count.timespan_micros;
+                    let is_near = *from != NO_END && from.since(event.at()) <= count.timespan_micros;
                     count.shown_in(event, stage.slot).filter(|_| is_near)
                 }
             };

@@ -324,8 +324,7 @@ impl Engine {
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 (need.touched, need.whole) = (Micros(i64::MIN), true);
-                let prefix =
-                    Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
+                let prefix = Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
                 if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {

@@ -207,8 +207,7 @@ impl RuleSet {
         };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = rule
-                .slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
+            let stages = rule.slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event::new(at, stages, call))
         };
@@ -379,10 +378,8 @@ fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: u
     };
     if chain.order == Order::Any {
         let is_near = |event: &usize| {
-            let ats = events
-                .get(*event)
-                .zip(events.get(index))
-                .map(|(one, other)| (one.at(), other.at()));
+            let ats =
+                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at(), other.at()));
             (*event != index || chain.is_same_event_allowed)
                 && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
         };

@@ -57,12 +57,7 @@ impl Namer {
 pub(super) enum Values<'a> {
     Listed(&'a [Text]),
     /// To be read from a call of the group.
-    Of {
-        rule: &'a Rule,
-        namer: &'a Namer,
-        key: Key,
-        call: &'a Call,
-    },
+    Of { rule: &'a Rule, namer: &'a Namer, key: Key, call: &'a Call },
 }
 
 impl Values<'_> {
@@ -138,10 +133,9 @@ impl Keys {
         let list = (*self.of_rule.get(rule)?)?;
         if let Known::NotYet = self.known.get(list)? {
             let fields = self.lists.get(list)?;
-            let key = fields
-                .iter()
-                .all(|field| field.value(call).is_some())
-                .then(|| self.namer.key(fields.iter().filter_map(|field| field.value(call))));
+            let key = fields.iter().all(|field| field.value(call).is_some()).then(|| {
+                self.namer.key(fields.iter().filter_map(|field| field.value(call)))
+            });
             let numbered = key.map(|key| self.numbered(key));
             *self.known.get_mut(list)? = numbered.map_or(Known::Lacking, Known::Is);
         }

@@ -154,8 +154,7 @@ impl Touch {
                     part.ops.push(op);
                 }
                 part => {
-                    let next =
-                        Self { rule: self.rule, key: self.key, ops: smallvec![op], earliest: at };
+                    let next = Self { rule: self.rule, key: self.key, ops: smallvec![op], earliest: at };
                     parted.extend(part.replace(next));
                 }
             }
