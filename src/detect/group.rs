@@ -170,8 +170,8 @@ impl Group {
         outcome
     }
 
-    /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with them
-    /// it still lacks calls that every match needs. Else gives them back.
+    /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with
+    /// them it still lacks calls that every match needs. Else gives them back.
     pub(super) fn absorb(&mut self, chain: &Chain, busy_from: u64, ops: Ops) -> Option<Ops> {
         let is_told =
             self.rare.as_ref().is_some_and(|rare| rare.told.is_some() || rare.load.is_some());

@@ -188,7 +188,8 @@ impl Rule {
         own
     }
 
-    /// Of all values that a call is grouped by, those that name a group in memory: a first-seen rule's without the last.
+    /// Of the values that a call is grouped by, those that name a group in memory: a first-seen
+    /// rule's without the last.
     pub(super) fn named<'v, T>(&self, values: &'v [T]) -> &'v [T] {
         match (&self.kind, values) {
             (Kind::FirstSeen(_), [others @ .., _]) => others,
