@@ -131,7 +131,7 @@ fn file(
         mark: main.mark,
         group_by: names(main),
         type_word: type_word(main),
-        stage_names: stage_names(main),
+        stage_names: stage_names(main, &documents),
         groupings,
         kind,
         cases: Vec::new(),
@@ -210,8 +210,13 @@ fn type_word(main: &Document) -> &'static str {
     }
 }
 
-/// The names of the rules that are stages, where there are several.
-fn stage_names(main: &Document) -> Vec<Text> {
+/// The names of the rules that are stages, where there are several. A rule that is referred to by its id goes by its
+/// name all the same, if it has one.
+fn stage_names(main: &Document, documents: &[Document]) -> Vec<Text> {
+    let name = |reference: &str| {
+        let named = documents.iter().find(|document| document.is_called(reference));
+        Text::from(named.and_then(|document| document.name.as_deref()).unwrap_or(reference))
+    };
     match &main.body {
         Body::Correlation(correlation)
             if matches!(
@@ -219,7 +224,7 @@ fn stage_names(main: &Document) -> Vec<Text> {
                 Correlates::Temporal { .. } | Correlates::TemporalOrdered { .. }
             ) =>
         {
-            correlation.rules.iter().map(|(_, name)| Text::from(name.as_str())).collect()
+            correlation.rules.iter().map(|(_, reference)| name(reference)).collect()
         }
         _ => Vec::new(),
     }

@@ -44,6 +44,8 @@ pub struct RuleShown {
     pub is_disabled: bool,
     /// What the overrides change, a phrase each.
     pub changes: Vec<String>,
+    /// Why it probably does not do what is meant, since they changed it: a line each.
+    pub doubts: Vec<String>,
 }
 
 /// What one rule has cost.
