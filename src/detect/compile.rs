@@ -177,12 +177,24 @@ fn main_document<'a>(
 /// What only a rule that fires can use would be read and never used on a helper.
 fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Problems<'_>) {
     let mut names = Vec::new();
+    let mut ids = Vec::new();
     for document in documents {
-        if let Some(name) = &document.name {
-            if names.contains(&name) {
-                problems.push(document.mark, format!("the name `{name}` is used twice"));
+        for (known, word, kind) in
+            [(&mut names, &document.name, "name"), (&mut ids, &document.id, "id")]
+        {
+            let Some(word) = word else { continue };
+            if known.contains(&word) {
+                problems.push(document.mark, format!("the {kind} `{word}` is used twice"));
             }
-            names.push(name);
+            known.push(word);
+        }
+        // What a correlation names must be one document: another would be read and never used.
+        let other =
+            |other: &&Document| other.id == document.name && !std::ptr::eq(*other, document);
+        if let Some(name) = &document.name
+            && documents.iter().any(|document| other(&document))
+        {
+            problems.push(document.mark, format!("the name `{name}` is another document's id"));
         }
         if std::ptr::eq(document, main) {
             continue;

@@ -45,6 +45,11 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    if let Some((from, to)) = args.from.zip(args.to)
+        && from > to
+    {
+        return Err(Failure::usage(anyhow!("--from is later than --to: no call is between them")));
+    }
     let config = common.config()?;
     let Tried { rules, changes } = tried(args, common)?;
     let catalogue = setup::catalogue(&config)?;
