@@ -1,6 +1,6 @@
 //! Rule files to a rule set: every reference resolved, every problem reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::model::{Micros, Text};
 
@@ -42,14 +42,18 @@ pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     files.sort_unstable_by_key(|(name, _)| *name);
     let mut detections = Detections::default();
     let mut allowance = Allowance::default();
-    let mut known = BTreeSet::new();
+    let mut known = BTreeMap::new();
     let (mut rules, mut problems, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
         let mut of_file = Problems::new(name);
         allowance.next_file();
         let rule = file(name, text, &mut detections, &mut allowance, &mut of_file);
-        if rule.is_some() && !known.insert(stem(name)) {
-            of_file.push(Mark::START, format!("there is another rule `{}`", stem(name)));
+        if rule.is_some() {
+            let first = *known.entry(stem(name)).or_insert(name);
+            if first != name {
+                let rule = stem(name);
+                of_file.push(Mark::START, format!("there is another rule `{rule}`, in {first}"));
+            }
         }
         let found = of_file.into_found();
         match rule {
