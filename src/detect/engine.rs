@@ -16,7 +16,7 @@ use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, idle_micros};
 use super::history::{History, HistoryNeed};
-use super::key::{Key, Keys};
+use super::key::{Key, Keys, Namer, Numbered, Values};
 use super::known::remembered;
 use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
@@ -28,7 +28,8 @@ use super::stages::Chain;
 use super::told::Scope;
 use super::touch::{Answers, Ops, Prepared, Touch, Untimed, answered};
 
-/// Changes after which groups are swept even if no window has moved: those far ahead of the clock move none.
+/// Changes among which those far ahead of the clock are counted: they move no window, and where most are of that kind
+/// groups are swept all the same.
 const UNSWEPT_MAX: usize = 50_000;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
@@ -47,8 +48,7 @@ pub struct Engine {
     batches: u64,
     /// The newest call that moves windows.
     watermark: Option<Micros>,
-    swept_at: Option<Micros>,
-    /// Changes since the last sweep.
+    /// Changes since they were last looked over for a flood.
     unswept: usize,
     /// Those of them that are ahead of the clock.
     unswept_future: usize,
@@ -58,9 +58,10 @@ pub struct Engine {
     remembers: bool,
     /// Values seen for the first time, not yet taken.
     first_seen: Vec<FirstSeenFact>,
+    namer: Namer,
     keys: Keys,
-    /// Room for the touched groups of a batch, by rule.
-    index: Vec<FxHashMap<Key, usize>>,
+    /// Room for the places of a batch's touched groups, by rule.
+    index: Vec<Vec<u32>>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
     meter: Meter,
@@ -72,17 +73,18 @@ impl Engine {
     }
 
     pub(super) fn with_limits(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, limits: Limits) -> Self {
+        let namer = Namer::default();
         Self {
             meter: Meter::new(&rules),
-            keys: Keys::new(&rules),
-            shelves: rules.rules.iter().map(Shelf::new).collect(),
+            keys: Keys::new(&rules, &namer),
+            shelves: rules.rules.iter().map(|rule| Shelf::new(rule, &namer)).collect(),
+            namer,
             loads: rules.rules.iter().map(|rule| limits.load(rule)).collect(),
             limits,
             batches: 0,
             rules,
             labels,
             watermark: None,
-            swept_at: None,
             unswept: 0,
             unswept_future: 0,
             untimed: FxHashSet::default(),
@@ -151,8 +153,8 @@ impl Engine {
         self.batches += 1;
         let mut answers = Answers::default();
         for history in history {
-            let values = history.need.alert_group.iter().map(|(_, value)| Text::clone(value));
-            match answers.entry((history.need.rule, values.collect(), history.need.since)) {
+            let key = self.namer.key(history.need.alert_group.iter().map(|(_, value)| value));
+            match answers.entry((history.need.rule, key, history.need.since)) {
                 // A rule with aliases asks once for each of the fields.
                 Entry::Occupied(mut known) => known.get_mut().calls.extend(history.calls),
                 Entry::Vacant(free) => {
@@ -164,20 +166,17 @@ impl Engine {
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
         for (number, (touches, all)) in prepared.touches.into_iter().zip(&mut outcomes).enumerate()
         {
-            let mut take = |touch, history| {
-                self.meter.begin_group();
-                self.settle(touch, history, all);
-                self.meter.settled(number);
-            };
+            self.meter.begin_rule();
             if answers.is_empty() {
                 for touch in touches {
-                    take(touch, None);
+                    self.settle(touch, None, all);
                 }
             } else {
                 for (touch, history) in answered(touches, &mut answers) {
-                    take(touch, history);
+                    self.settle(touch, history, all);
                 }
             }
+            self.meter.settled(number);
         }
         self.settle_untimed(prepared.untimed, &mut outcomes);
         self.advance(changes);
@@ -213,9 +212,10 @@ impl Engine {
         let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
         let mut index = std::mem::take(&mut self.index);
-        index.resize_with(rules.rules.len(), FxHashMap::default);
+        index.resize_with(rules.rules.len(), Vec::new);
         let mut prepared = Prepared::new(changes, rules.rules.len());
         let keys = &mut self.keys;
+        keys.begin_batch();
         let mut values = Vec::new();
         for change in changes {
             let both = [(&change.old, false), (&change.new, true)];
@@ -233,10 +233,10 @@ impl Engine {
                     if slots == 0 {
                         continue;
                     }
-                    let mut add = |key: &Key, stages| {
+                    let mut add = |key: Numbered, stages| {
                         meter.fitted(number);
                         let Some(at) = call.at else {
-                            prepared.add_untimed(number, rule, key, call, present);
+                            prepared.add_untimed(number, rule, key.0, call, present);
                             return;
                         };
                         let event = Event::new(at, stages, call);
@@ -249,17 +249,14 @@ impl Engine {
                         }
                     } else {
                         rule.each_group(call, slots, &mut values, |values, stages| {
-                            let others = values.split_last().map(|(_, others)| others);
-                            let is_first_seen = matches!(rule.kind, Kind::FirstSeen(_));
-                            let own = others.filter(|_| is_first_seen).unwrap_or(values);
-                            add(&Key::from(own), stages);
+                            add(keys.of_values(rule.named(values)), stages);
                         });
                     }
                 }
             }
         }
         // The next batch is as large, mostly.
-        index.iter_mut().for_each(FxHashMap::clear);
+        index.iter_mut().for_each(Vec::clear);
         self.index = index;
         prepared.split(rules, &self.shelves);
         prepared
@@ -271,9 +268,10 @@ impl Engine {
         let Some((rule, need)) = rule.zip(self.need(touch)) else {
             return Vec::new();
         };
+        let values = need.alert_group.iter().map(|(_, value)| value);
         let group = |grouping: &Grouping| {
             let names = grouping.fields.iter().map(|field| Text::from(field.as_str()));
-            names.zip(touch.key.iter().cloned()).collect()
+            names.zip(values.clone().cloned()).collect()
         };
         let groupings = rule.groupings.iter();
         groupings.map(|of| HistoryNeed { group: group(of), ..need.clone() }).collect()
@@ -282,7 +280,7 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
-        let cold_before = held.cold_before(&touch.key);
+        let cold_before = held.cold_before(touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
@@ -312,7 +310,7 @@ impl Engine {
                 } else {
                     need.settled_before = self.settled_before(chain, group, cold_before);
                 }
-                let past = touch.ops.iter().map(|op| op.event.at);
+                let past = touch.ops.iter().map(|op| op.event.at());
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
                 let newest = past.max().unwrap_or(touch.earliest);
@@ -326,7 +324,7 @@ impl Engine {
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 (need.touched, need.whole) = (Micros(i64::MIN), true);
-                let prefix = Prefix { rule, first, key: &touch.key };
+                let prefix = Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
                 if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
@@ -339,10 +337,14 @@ impl Engine {
         };
         // Most touches need nothing, and names cost more than the rest of it.
         is_needed.then(|| {
-            let values = touch.key.iter().cloned();
+            let values = self.values(rule, touch).map(Values::list).unwrap_or_default();
             need.alert_group = rule.group_by().map(Text::from).zip(values).collect();
             need
         })
+    }
+
+    fn values<'a>(&'a self, rule: &'a Rule, touch: &'a Touch) -> Option<Values<'a>> {
+        Some(Values::Of { rule, namer: &self.namer, key: touch.key, call: touch.call()? })
     }
 
     /// What ends before this is put right on its own, and is not kept: the group in memory goes on
@@ -366,27 +368,29 @@ impl Engine {
             return;
         };
         let past = history.map(|history| {
-            let mut events = self.events_of(rule, &touch.key, &history.calls);
+            let mut events = self.events_of(rule, touch.key, &history.calls);
             events.extend(history.first_seen.iter().map(remembered));
             (events, history)
         });
         let load = self.loads.get(touch.rule).and_then(Option::as_ref);
         let batch = self.batches;
         let Some(own) = self.shelves.get_mut(touch.rule) else { return };
-        let key = touch.key.clone();
-        let cold_before = own.cold_before(&key);
+        let Some(call) = touch.call().cloned() else { return };
+        let key = touch.key;
+        let values = Values::Of { rule, namer: &self.namer, key, call: &call };
+        let cold_before = own.cold_before(key);
         let weight = &mut own.held;
         let outcome = match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                let scope = Scope { rule, chain, key: &key, load };
+                let scope = Scope { rule, chain, values, load };
                 settle_chain(scope, &mut Board { groups, weight, cold_before }, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
-                let prefix = Prefix { rule, first, key: &key };
+                let prefix = Prefix { rule, first, key, values };
                 if let Some((events, _)) = &past {
                     let events = events.iter().chain(touch.ops.iter().map(|op| &op.event));
                     let values = events.filter_map(|event| prefix.value(event));
-                    own.passed.recall(&key, values);
+                    own.passed.recall(key, values);
                 } else if !groups.contains_key(&key)
                     && let Some(fresh) = own.passed.fresh(prefix, &touch.ops)
                 {
@@ -401,14 +405,15 @@ impl Engine {
     }
 
     /// The calls of a history that take part in the group.
-    fn events_of(&self, rule: &Rule, key: &[Text], calls: &[Arc<Call>]) -> Vec<Event> {
+    fn events_of(&self, rule: &Rule, key: Key, calls: &[Arc<Call>]) -> Vec<Event> {
         let mut verdicts = Verdicts::new(&self.rules);
         let event = |call: &Arc<Call>| {
             let at = call.at?;
             verdicts.reset();
             let subject = Subject::new(call, &*self.labels);
             let slots = verdicts.slots(&self.rules, rule, &subject);
-            let stages = rule.slots_in(key, call, slots);
+            let is_it = |values: &[Text]| self.namer.key(rule.named(values).iter()) == key;
+            let stages = rule.slots_in(call, slots, is_it);
             (stages != 0).then(|| Event::new(at, stages, call))
         };
         calls.iter().filter_map(event).collect()
@@ -423,7 +428,8 @@ impl Engine {
             let Some(rule) = rules.rules.get(item.rule) else {
                 continue;
             };
-            let id = alert_id(rule, &item.key, item.call.id);
+            let values = rule.values(&self.namer, item.key, &item.call);
+            let id = alert_id(rule, &values, item.call.id);
             let was_removed = last.get(&id).is_some_and(|(_, removed)| *removed);
             let removed = was_removed || !item.present;
             if last.insert(id, (item, removed)).is_none() {
@@ -442,7 +448,8 @@ impl Engine {
                 self.untimed.remove(&id);
                 outcome.gone.push(Gone { id, closing: item.call.id });
             } else if self.untimed.insert(id) || removed {
-                let alert = Box::new(alert(rule, &item.key, &item.call, 1));
+                let values = rule.values(&self.namer, item.key, &item.call);
+                let alert = Box::new(alert(rule, &values, &item.call, 1));
                 outcome.set.push(Set { alert, is_new: !removed, replaces: Vec::new() });
             }
         }
@@ -471,20 +478,17 @@ impl Engine {
         let of_future = changes.iter().filter_map(|change| change.new.as_ref());
         self.unswept_future += of_future.filter(|call| is_future(call)).count();
         // A flood of times far ahead would otherwise be held until they come.
-        let is_flooded = self.unswept > UNSWEPT_MAX && self.unswept_future > UNSWEPT_MAX / 2;
+        let is_full = self.unswept > UNSWEPT_MAX;
+        let is_flooded = is_full && self.unswept_future > UNSWEPT_MAX / 2;
+        if is_full {
+            (self.unswept, self.unswept_future) = (0, 0);
+        }
         let watermark = self.watermark.max(newest_of(true).filter(|_| is_flooded));
         let Some(watermark) = watermark else {
             return;
         };
-        // A sweep looks at every group, so it waits until some can have become idle.
-        let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < Micros::MINUTE);
-        if is_early && !is_flooded {
-            return;
-        }
-        self.swept_at = self.watermark;
-        (self.unswept, self.unswept_future) = (0, 0);
         for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            shelf.sweep(rule, watermark);
+            shelf.sweep(rule, watermark, is_flooded);
         }
     }
 }
@@ -512,13 +516,13 @@ fn settle_chain(
     past: Option<(Vec<Event>, Box<History>)>,
 ) -> Outcome {
     let Some((events, mut history)) = past else { return update(board, scope, touch) };
-    let key = touch.key.clone();
+    let key = touch.key;
     let Some(until) = history.need.until(&history.alerts) else {
         board.put(key, Group::restore(scope, events, &history), Group::weight);
         return update(board, scope, touch);
     };
     let before = history.need.settled_before;
-    let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at < before;
+    let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at() < before;
     let (past, ops): (Ops, Ops) = touch.ops.into_iter().partition(is_past);
     history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
     let mut outcome = Group::restore(scope, events, &history).update(scope, past);

@@ -209,7 +209,8 @@ impl RuleSet {
         };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
+            let stages = rule
+                .slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event::new(at, stages, call))
         };
@@ -331,7 +332,7 @@ fn of_chain(rule: &Rule, chain: &Chain, events: &[Event], index: usize) -> Vec<S
 fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
     chain.stages.get(stage).is_some_and(|stage| match &stage.count {
         Some(count) => count.shown_in(event, stage.slot).is_some(),
-        None => event.stages & (1 << stage.slot) != 0,
+        None => event.stages() & (1 << stage.slot) != 0,
     })
 }
 
@@ -351,8 +352,8 @@ fn short_count(
         if count.shown_in(event, stage.slot).is_none() {
             continue;
         }
-        window.push_back(event.at);
-        while window.front().is_some_and(|at| event.at.since(*at) > count.timespan_micros) {
+        window.push_back(event.at());
+        while window.front().is_some_and(|at| event.at().since(*at) > count.timespan_micros) {
             window.pop_front();
         }
         let calls = window.len() as u64;
@@ -386,7 +387,7 @@ fn short_count(
 fn counted_with(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Range<usize> {
     let count = chain.stages.get(stage).and_then(|stage| stage.count.as_ref());
     let (Some(count), Some(event)) = (count, events.get(index)) else { return index..index + 1 };
-    let is_within = |other: &Event| other.at.since(event.at) <= count.timespan_micros;
+    let is_within = |other: &Event| other.at().since(event.at()) <= count.timespan_micros;
     index..events.partition_point(is_within).max(index + 1)
 }
 
@@ -435,7 +436,7 @@ impl Around<'_> {
     /// From one event to another, in microseconds.
     fn micros(&self, one: usize, other: usize) -> i64 {
         let both = self.events.get(one).zip(self.events.get(other));
-        both.map_or(0, |(one, other)| other.at.since(one.at))
+        both.map_or(0, |(one, other)| other.at().since(one.at()))
     }
 
     fn span(&self) -> String {
@@ -529,13 +530,13 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
-    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at);
+    let began = events.iter().find(|event| value(event).is_some()).map(Event::at);
     for event in events.iter().take(index) {
         match value(event) {
             Some(value) if value == own => {
                 return vec![format!(
                     "this {field} had been seen before, at {}",
-                    event.at.to_rfc3339()
+                    event.at().to_rfc3339()
                 )];
             }
             Some(value) if !seen.contains(&value) && seen.len() < first.baseline => {
@@ -544,7 +545,7 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
             _ => {}
         }
     }
-    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at.since(began));
+    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at().since(began));
     if let Some(learning) = first.learning_micros
         && learned_for.is_some_and(|micros| micros <= learning)
     {

@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use crate::model::Micros;
 
 use super::chain::Stubs;
-use super::group::Group;
-use super::key::Key;
+use super::group::{Group, spent_idle_micros};
+use super::key::{Key, Namer};
 use super::limits::Limits;
 use super::passed::Passed;
 use super::rule::{Kind, Rule};
@@ -28,6 +28,8 @@ pub(super) struct Shelf {
     /// here again.
     evicted: FxHashMap<u64, Micros>,
     evictions: u64,
+    /// The newest call when idle groups were last looked for.
+    swept_at: Option<Micros>,
     /// Groups of a first-seen rule that were let go.
     pub(super) passed: Passed,
 }
@@ -38,7 +40,7 @@ pub(super) enum Groups {
 }
 
 impl Shelf {
-    pub(super) fn new(rule: &Rule) -> Self {
+    pub(super) fn new(rule: &Rule, namer: &Namer) -> Self {
         Self {
             groups: match rule.kind {
                 Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
@@ -48,7 +50,8 @@ impl Shelf {
             cold_before: None,
             evicted: FxHashMap::default(),
             evictions: 0,
-            passed: Passed::default(),
+            swept_at: None,
+            passed: Passed::new(namer),
         }
     }
 
@@ -58,17 +61,17 @@ impl Shelf {
     }
 
     /// Up to when a group that is not in memory may have calls; none if it has no call at all.
-    pub(super) fn cold_before(&self, key: &Key) -> Option<Micros> {
+    pub(super) fn cold_before(&self, key: Key) -> Option<Micros> {
         if self.evicted.is_empty() {
             return self.cold_before;
         }
-        self.cold_before.max(self.evicted.get(&key.hash()).copied())
+        self.cold_before.max(self.evicted.get(&key.short()).copied())
     }
 
     /// From when on memory holds a group of a chain rule, if it does.
-    pub(super) fn held_from(&self, key: &Key) -> Option<Micros> {
+    pub(super) fn held_from(&self, key: Key) -> Option<Micros> {
         match &self.groups {
-            Groups::Chain(groups) => groups.get(key).map(|group| group.floor),
+            Groups::Chain(groups) => groups.get(&key).map(|group| group.floor),
             Groups::FirstSeen(_) => None,
         }
     }
@@ -85,11 +88,18 @@ impl Shelf {
         (self.held, self.evictions)
     }
 
-    /// Lets go of groups that nothing can concern any more.
-    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros) {
+    /// Lets go of groups that nothing can concern any more. That is a look at every group, so it waits, unless it must
+    /// not, until some of them can have become idle: those that it then finds late are few beside those that it keeps.
+    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros, is_pressing: bool) {
         let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
             return;
         };
+        let waits_micros = Micros::MINUTE.max(spent_idle_micros(chain) / 8);
+        let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < waits_micros);
+        if is_early && !is_pressing {
+            return;
+        }
+        self.swept_at = Some(watermark);
         let (cold_before, held) = (&mut self.cold_before, &mut self.held);
         groups.retain(|_, group| {
             let idle = group.idle_since(chain, watermark);
@@ -195,7 +205,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
-        mut let_go: impl FnMut(&Key, &G),
+        mut let_go: impl FnMut(Key, &G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -220,8 +230,8 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            let_go(key, group);
-            let known = self.evicted.entry(key.hash()).or_insert(newest);
+            let_go(*key, group);
+            let known = self.evicted.entry(key.short()).or_insert(newest);
             *known = newest.max(*known);
             false
         });
