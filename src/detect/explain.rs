@@ -500,8 +500,8 @@ impl Around<'_> {
         format!("its stages did not come in one run within {span}")
     }
 
-    /// That a stage came nowhere in `range`. If it came on that `side` of the call all the same, it was the stage `next`
-    /// that it did not come before or after.
+    /// That a stage came nowhere in `range`. If it came on that `side` of the call all the same, it was the stage
+    /// `next` that it did not come before or after.
     fn lacking(
         &self,
         stage: usize,
