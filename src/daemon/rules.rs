@@ -13,10 +13,11 @@ use super::drive::Driver;
 use super::pipeline::Pipeline;
 use super::rule_folder::{Fingerprint, marked};
 use super::rulebook::{Origin, RuleEntry, RuleSource, Rulebook, RulesError};
-use crate::detect::{Rule, RuleCost};
+use crate::detect::{CaseTold, Rule, RuleCost};
+use crate::model::Dialect;
 use crate::store::StoreError;
 use crate::untrusted::display_untrusted;
-use crate::web::{RuleLoad, RuleShown, RulesShown};
+use crate::web::{CaseShown, RuleLoad, RuleShown, RulesShown};
 
 /// How often the folder is looked at. A change is taken up when two looks in a row have seen the same, so that files
 /// that belong together, or are being written, are read together and whole.
@@ -365,9 +366,14 @@ fn of_entry(entry: &RuleEntry, rule: Option<&Rule>) -> RuleShown {
         shown.tags = rule.tags.iter().map(ToString::to_string).collect();
         shown.references.clone_from(&rule.references);
         shown.status.clone_from(&rule.status);
-        shown.cases = rule.cases().map(|(name, fires)| (name.to_owned(), fires)).collect();
+        shown.cases = rule.cases().map(case).collect();
     }
     shown
+}
+
+fn case(told: CaseTold<'_>) -> CaseShown {
+    let dialects: Vec<&str> = told.dialects.into_iter().map(Dialect::as_str).collect();
+    CaseShown { name: told.name.to_owned(), fires: told.fires, dialects: dialects.join(", ") }
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ impl<'a> Chains<'a> {
     pub(super) fn find(chain: &'a Chain, events: &'a [Event], floor: Micros) -> Self {
         let (fills, starts, matches) = (Vec::new(), Vec::new(), Vec::new());
         let mut found = Self { chain, events, fills, starts, matches };
-        if found.can_match() {
+        if chain.can_match(&events.iter()) {
             found.fill();
             match chain.order {
                 Order::Any => found.gather(floor),
@@ -223,23 +223,6 @@ impl<'a> Chains<'a> {
             }
         }
         found
-    }
-
-    /// Most groups never have a call for every stage, or as many as a stage counts.
-    fn can_match(&self) -> bool {
-        let wanted = self.chain.needed_bits();
-        let mut seen = 0;
-        let has_all = self.events.iter().any(|event| {
-            seen |= event.stages();
-            seen & wanted == wanted
-        });
-        has_all
-            && self.chain.stages.iter().all(|stage| {
-                let Some(count) = &stage.count else { return true };
-                let bit = 1 << count.base(stage.slot);
-                let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
-                self.events.iter().filter(|event| event.stages() & bit != 0).nth(enough).is_some()
-            })
     }
 
     /// Finds the stages that each event fills: those it fits, and those whose count fits with it.
@@ -363,7 +346,8 @@ impl<'a> Chains<'a> {
                 None => is_filled.then_some(stage.slot),
                 Some(count) => {
                     *from = if is_filled { event.at() } else { *from };
-                    let is_near = *from != NO_END && from.since(event.at()) <= count.timespan_micros;
+                    let is_near =
+                        *from != NO_END && from.since(event.at()) <= count.timespan_micros;
                     count.shown_in(event, stage.slot).filter(|_| is_near)
                 }
             };

@@ -11,6 +11,7 @@ use crate::model::{
     Micros, Text,
 };
 
+use super::board::{Board, settle_chain, settle_first_seen};
 use super::chain::{Event, Stubs, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
@@ -22,11 +23,11 @@ use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Grouping, Kind, Rule, RuleSet, Verdicts};
-use super::seen::{Prefix, Seen};
+use super::seen::Prefix;
 use super::shelf::{Groups, Shelf};
 use super::stages::Chain;
 use super::told::Scope;
-use super::touch::{Answers, Ops, Prepared, Touch, Untimed, answered};
+use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 
 /// Changes among which those far ahead of the clock are counted: they move no window, and where most are of that kind
 /// groups are swept all the same.
@@ -62,6 +63,8 @@ pub struct Engine {
     keys: Keys,
     /// Room for the places of a batch's touched groups, by rule.
     index: Vec<Vec<u32>>,
+    /// Room for a batch's touched groups, by rule.
+    room: Vec<Vec<Touch>>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
     meter: Meter,
@@ -91,6 +94,7 @@ impl Engine {
             remembers: false,
             first_seen: Vec::new(),
             index: Vec::new(),
+            room: Vec::new(),
             prepared: None,
         }
     }
@@ -101,7 +105,7 @@ impl Engine {
     /// kept.
     pub fn cold(&mut self, before: Option<Micros>, settled: Option<Micros>) {
         for shelf in &mut self.shelves {
-            shelf.cool(before);
+            shelf.cold.cool(before);
         }
         self.watermark = self.watermark.max(settled);
     }
@@ -164,9 +168,10 @@ impl Engine {
         }
         let mut outcomes: Vec<Outcome> = Vec::new();
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
-        for (number, (touches, all)) in prepared.touches.into_iter().zip(&mut outcomes).enumerate()
-        {
+        let mut touches = prepared.touches;
+        for (number, (touches, all)) in touches.iter_mut().zip(&mut outcomes).enumerate() {
             self.meter.begin_rule();
+            let touches = touches.drain(..);
             if answers.is_empty() {
                 for touch in touches {
                     self.settle(touch, None, all);
@@ -178,6 +183,8 @@ impl Engine {
             }
             self.meter.settled(number);
         }
+        // The next batch is as large, mostly.
+        self.room = touches;
         self.settle_untimed(prepared.untimed, &mut outcomes);
         self.advance(changes);
         for outcome in &mut outcomes {
@@ -213,7 +220,8 @@ impl Engine {
         let mut verdicts = Verdicts::new(rules);
         let mut index = std::mem::take(&mut self.index);
         index.resize_with(rules.rules.len(), Vec::new);
-        let mut prepared = Prepared::new(changes, rules.rules.len());
+        let mut prepared =
+            Prepared::new(changes, std::mem::take(&mut self.room), rules.rules.len());
         let keys = &mut self.keys;
         keys.begin_batch();
         let mut values = Vec::new();
@@ -255,7 +263,6 @@ impl Engine {
                 }
             }
         }
-        // The next batch is as large, mostly.
         index.iter_mut().for_each(Vec::clear);
         self.index = index;
         prepared.split(rules, &self.shelves);
@@ -280,7 +287,7 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
-        let cold_before = held.cold_before(touch.key);
+        let cold_before = || held.cold.before(touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
@@ -319,16 +326,17 @@ impl Engine {
                 if let Some(group) = group {
                     touch.earliest < group.floor
                 } else {
-                    is_lacking || cold_before.is_some_and(reached)
+                    is_lacking || cold_before().is_some_and(reached)
                 }
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 (need.touched, need.whole) = (Micros(i64::MIN), true);
-                let prefix = Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
+                let prefix =
+                    Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
                 if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
-                    need.only_remembered = cold_before.is_none();
+                    need.only_remembered = cold_before().is_none();
                     (self.remembers || !need.only_remembered)
                         && held.passed.needs_history(prefix, &touch.ops, self.limits.values_max)
                 }
@@ -353,20 +361,26 @@ impl Engine {
         &self,
         chain: &Chain,
         group: Option<&Group>,
-        cold_before: Option<Micros>,
+        cold_before: impl Fn() -> Option<Micros>,
     ) -> Micros {
         if let Some(group) = group {
             return group.floor;
         }
         let idle = self.watermark.map(|watermark| watermark.minus(idle_micros(chain)));
-        idle.zip(cold_before).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
+        idle.zip(cold_before()).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
     }
 
-    fn settle(&mut self, touch: Touch, history: Option<Box<History>>, told: &mut Outcome) {
+    fn settle(&mut self, mut touch: Touch, history: Option<Box<History>>, told: &mut Outcome) {
         let rules = Arc::clone(&self.rules);
         let Some(rule) = rules.rules.get(touch.rule) else {
             return;
         };
+        if history.is_none() {
+            match self.absorb(rule, touch) {
+                Some(rest) => touch = rest,
+                None => return,
+            }
+        }
         let past = history.map(|history| {
             let mut events = self.events_of(rule, touch.key, &history.calls);
             events.extend(history.first_seen.iter().map(remembered));
@@ -378,12 +392,11 @@ impl Engine {
         let Some(call) = touch.call().cloned() else { return };
         let key = touch.key;
         let values = Values::Of { rule, namer: &self.namer, key, call: &call };
-        let cold_before = own.cold_before(key);
-        let weight = &mut own.held;
+        let (weight, cold) = (&mut own.held, &own.cold);
         let outcome = match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let scope = Scope { rule, chain, values, load };
-                settle_chain(scope, &mut Board { groups, weight, cold_before }, touch, past)
+                settle_chain(scope, &mut Board { groups, weight, cold }, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 let prefix = Prefix { rule, first, key, values };
@@ -396,12 +409,39 @@ impl Engine {
                 {
                     return told.extend(own.passed.tell(prefix, &fresh));
                 }
-                let mut board = Board { groups, weight, cold_before };
+                let mut board = Board { groups, weight, cold };
                 settle_first_seen(prefix, &mut board, batch, touch, past)
             }
             _ => return,
         };
         told.extend(outcome);
+    }
+
+    /// Takes changes that plainly lead to nothing; gives back others.
+    fn absorb(&mut self, rule: &Rule, touch: Touch) -> Option<Touch> {
+        let load = self.loads.get(touch.rule).and_then(Option::as_ref);
+        let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
+        let own = self.shelves.get_mut(touch.rule)?;
+        let (weight, cold) = (&mut own.held, &own.cold);
+        match (&rule.kind, &mut own.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                let ops = Board { groups, weight, cold }
+                    .with(chain, touch.key, |group| group.absorb(chain, busy_from, touch.ops))?;
+                Some(Touch { ops, ..touch })
+            }
+            (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
+                let values =
+                    Values::Of { rule, namer: &self.namer, key: touch.key, call: touch.call()? };
+                let prefix = Prefix { rule, first, key: touch.key, values };
+                let known = groups.get_mut(&touch.key);
+                match known.filter(|seen| seen.knows(prefix, &touch.ops)) {
+                    Some(seen) => seen.used_in = self.batches,
+                    None => return Some(touch),
+                }
+                None
+            }
+            _ => Some(touch),
+        }
     }
 
     /// The calls of a history that take part in the group.
@@ -491,91 +531,6 @@ impl Engine {
             shelf.sweep(rule, watermark, is_flooded);
         }
     }
-}
-
-/// The groups of a rule, what they hold, and up to when one that is not among them may have calls.
-struct Board<'a, G> {
-    groups: &'a mut FxHashMap<Key, G>,
-    weight: &'a mut usize,
-    cold_before: Option<Micros>,
-}
-
-impl<G> Board<'_, G> {
-    fn put(&mut self, key: Key, group: G, weight: impl Fn(&G) -> usize) {
-        *self.weight += weight(&group);
-        if let Some(former) = self.groups.insert(key, group) {
-            *self.weight = self.weight.saturating_sub(weight(&former));
-        }
-    }
-}
-
-fn settle_chain(
-    scope: Scope<'_>,
-    board: &mut Board<'_, Group>,
-    touch: Touch,
-    past: Option<(Vec<Event>, Box<History>)>,
-) -> Outcome {
-    let Some((events, mut history)) = past else { return update(board, scope, touch) };
-    let key = touch.key;
-    let Some(until) = history.need.until(&history.alerts) else {
-        board.put(key, Group::restore(scope, events, &history), Group::weight);
-        return update(board, scope, touch);
-    };
-    let before = history.need.settled_before;
-    let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at() < before;
-    let (past, ops): (Ops, Ops) = touch.ops.into_iter().partition(is_past);
-    history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
-    let mut outcome = Group::restore(scope, events, &history).update(scope, past);
-    if !ops.is_empty() {
-        outcome.extend(update(board, scope, Touch { ops, ..touch }));
-    }
-    outcome
-}
-
-fn update(board: &mut Board<'_, Group>, scope: Scope<'_>, touch: Touch) -> Outcome {
-    let (group, before) = match board.groups.entry(touch.key) {
-        Entry::Occupied(known) => {
-            let group = known.into_mut();
-            let weight = group.weight();
-            (group, weight)
-        }
-        Entry::Vacant(free) => {
-            // Whatever the group did before is further back than a reach from here.
-            let reach = scope.chain.reach_micros();
-            let floor = board.cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(reach + 1));
-            (free.insert(Group::new(floor)), 0)
-        }
-    };
-    let outcome = group.update(scope, touch.ops);
-    *board.weight = (*board.weight + group.weight()).saturating_sub(before);
-    outcome
-}
-
-fn settle_first_seen(
-    prefix: Prefix<'_>,
-    board: &mut Board<'_, Seen>,
-    batch: u64,
-    touch: Touch,
-    past: Option<(Vec<Event>, Box<History>)>,
-) -> Outcome {
-    if let Some((events, history)) = past {
-        let (mut seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
-        seen.used_in = batch;
-        board.put(touch.key, seen, Seen::weight);
-        return outcome;
-    }
-    let (seen, before) = match board.groups.entry(touch.key) {
-        Entry::Occupied(known) => {
-            let seen = known.into_mut();
-            let weight = seen.weight();
-            (seen, weight)
-        }
-        Entry::Vacant(free) => (free.insert(Seen::default()), 0),
-    };
-    seen.used_in = batch;
-    let outcome = seen.update(prefix, &touch.ops);
-    *board.weight = (*board.weight + seen.weight()).saturating_sub(before);
-    outcome
 }
 
 /// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as

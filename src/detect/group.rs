@@ -162,15 +162,28 @@ impl Group {
         self.renew_load(scope, cut, &revised, &mut outcome);
         told.settle(scope.chain, self.floor, cut, folded);
         self.trim(scope.chain, cut);
-        if self.shrunk > 0 {
-            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
-            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
-        }
+        self.count_shrunk();
         if !told.is_over(self.floor) {
             self.rare().told = Some(Box::new(told));
         }
         self.rare = self.rare.take().filter(|rare| !rare.is_empty());
         outcome
+    }
+
+    /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with them
+    /// it still lacks calls that every match needs. Else gives them back.
+    pub(super) fn absorb(&mut self, chain: &Chain, busy_from: u64, ops: Ops) -> Option<Ops> {
+        let is_told =
+            self.rare.as_ref().is_some_and(|rare| rare.told.is_some() || rare.load.is_some());
+        let may_be_busy = (self.events.len() + ops.len()) as u64 >= busy_from;
+        let more = ops.iter().filter(|op| op.present).map(|op| &op.event);
+        if is_told || may_be_busy || chain.can_match(&self.events.iter().chain(more)) {
+            return Some(ops);
+        }
+        apply(&mut self.events, ops);
+        self.trim(chain, self.next_floor(chain));
+        self.count_shrunk();
+        None
     }
 
     /// True if it is known without a look at what came before the floor that nothing closes since.
@@ -256,6 +269,13 @@ impl Group {
         self.events.len() / PLACES_OF_A_CALL + 1
     }
 
+    fn count_shrunk(&mut self) {
+        if self.shrunk > 0 {
+            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
+            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
+        }
+    }
+
     /// Holds no more than the places of its calls, if nothing was told of it.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
         if !self.has_told() && !self.has_load() {
@@ -274,6 +294,11 @@ impl Group {
         if since.is_empty() {
             return false;
         }
+        let may_be_busy = (self.events.len() + since.len()) as u64 >= busy_from;
+        let more = since.iter().filter(|op| op.present).map(|op| &op.event);
+        if !may_be_busy && !chain.can_match(&self.events.iter().chain(more)) {
+            return false;
+        }
         let mut events = self.events.clone();
         apply(&mut events, since);
         events.len() as u64 >= busy_from && counting(chain, &events) >= busy_from
@@ -282,13 +307,13 @@ impl Group {
 
     /// The newest call, or a time before it all.
     pub(super) fn newest(&self) -> Micros {
-        self.events.last().map_or(self.floor, |event| event.at())
+        self.events.last().map_or(self.floor, Event::at)
     }
 
     /// The newest call that is not ahead of the clock.
     pub(super) fn settled_at(&self) -> Micros {
         let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| event.at())
+        newest.map_or(self.floor, Event::at)
     }
 
     /// The newest call, for whom it is a reach away. What comes a gap after a session of which nothing was told begins
@@ -423,8 +448,10 @@ pub(super) fn apply(events: &mut Events, mut ops: Ops) -> FxHashSet<CallId> {
         return revised;
     };
     let is_last = events.last().is_none_or(|last| last.order(&first.event).is_lt());
-    if is_last && first.present && ops.len() == 1 {
-        grow(events, 1);
+    let is_new =
+        |pair: &[Op]| matches!(pair, [one, other] if one.event.order(&other.event).is_lt());
+    if is_last && ops.iter().all(|op| op.present) && ops.windows(2).all(is_new) {
+        grow(events, ops.len());
         events.extend(ops.into_iter().map(|op| op.event));
         return revised;
     }

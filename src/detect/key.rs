@@ -33,22 +33,19 @@ impl Hash for Key {
 pub(super) struct Namer([RandomState; 2]);
 
 impl Namer {
-    pub(super) fn key<'v>(&self, values: impl Iterator<Item = &'v Text> + Clone) -> Key {
-        self.hashed(|hasher| values.clone().for_each(|value| value.hash(hasher)))
+    pub(super) fn key<'v>(&self, values: impl Iterator<Item = &'v Text>) -> Key {
+        let mut hashers = self.0.each_ref().map(RandomState::build_hasher);
+        for value in values {
+            for hasher in &mut hashers {
+                value.hash(hasher);
+            }
+        }
+        Key(hashers.map(|hasher| hasher.finish()))
     }
 
     /// Names a value of a group, or the group as a whole among the names of its values.
     pub(super) fn of_value(&self, group: Key, value: Option<&Text>) -> Key {
-        self.hashed(|hasher| (group.0, value).hash(hasher))
-    }
-
-    fn hashed(&self, write: impl Fn(&mut std::hash::DefaultHasher)) -> Key {
-        let hash = |state: &RandomState| {
-            let mut hasher = state.build_hasher();
-            write(&mut hasher);
-            hasher.finish()
-        };
-        Key([hash(&self.0[0]), hash(&self.0[1])])
+        Key(self.0.each_ref().map(|state| state.hash_one((group.0, value))))
     }
 }
 
@@ -57,7 +54,12 @@ impl Namer {
 pub(super) enum Values<'a> {
     Listed(&'a [Text]),
     /// To be read from a call of the group.
-    Of { rule: &'a Rule, namer: &'a Namer, key: Key, call: &'a Call },
+    Of {
+        rule: &'a Rule,
+        namer: &'a Namer,
+        key: Key,
+        call: &'a Call,
+    },
 }
 
 impl Values<'_> {
@@ -133,9 +135,10 @@ impl Keys {
         let list = (*self.of_rule.get(rule)?)?;
         if let Known::NotYet = self.known.get(list)? {
             let fields = self.lists.get(list)?;
-            let key = fields.iter().all(|field| field.value(call).is_some()).then(|| {
-                self.namer.key(fields.iter().filter_map(|field| field.value(call)))
-            });
+            let key = fields
+                .iter()
+                .all(|field| field.value(call).is_some())
+                .then(|| self.namer.key(fields.iter().filter_map(|field| field.value(call))));
             let numbered = key.map(|key| self.numbered(key));
             *self.known.get_mut(list)? = numbered.map_or(Known::Lacking, Known::Is);
         }

@@ -188,7 +188,7 @@ impl Rule {
         own
     }
 
-    /// Of all values that a call is grouped by those that name a group in memory: of a first-seen rule without the last.
+    /// Of all values that a call is grouped by, those that name a group in memory: a first-seen rule's without the last.
     pub(super) fn named<'v, T>(&self, values: &'v [T]) -> &'v [T] {
         match (&self.kind, values) {
             (Kind::FirstSeen(_), [others @ .., _]) => others,

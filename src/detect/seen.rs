@@ -113,18 +113,27 @@ impl Seen {
         self.values.iter().map(|(value, held)| (value, held.earliest.at()))
     }
 
+    /// True if the changes plainly change nothing: calls that come later than the earliest of their values.
+    pub(super) fn knows(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
+        ops.iter().all(|op| {
+            let held = prefix.value(&op.event).and_then(|value| self.values.get(value));
+            op.present && held.is_some_and(|held| held.earliest.at() < op.event.at())
+        })
+    }
+
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
-        net(prefix, ops).iter().any(|op| {
-            let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
-            !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
-        })
+        ops.iter().any(|op| !op.present)
+            && net(prefix, ops).iter().any(|op| {
+                let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
+                !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
+            })
     }
 
     /// After when a new value is news, whatever other values there are; none while values can be home.
     pub(super) fn settled_at(&self) -> Option<Micros> {
-        let edge = self.edge.as_ref().map_or(Micros(i64::MIN), |edge| edge.at());
+        let edge = self.edge.as_ref().map_or(Micros(i64::MIN), Event::at);
         self.is_settled.then(|| edge.max(self.learned_until.unwrap_or(edge)))
     }
 

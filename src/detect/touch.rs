@@ -21,10 +21,12 @@ pub(super) struct Prepared {
     /// By rule: one after the other finds its own groups near each other.
     pub(super) touches: Vec<Vec<Touch>>,
     pub(super) untimed: Vec<Untimed>,
+    /// The earliest and the latest of its calls.
+    span: Option<(Micros, Micros)>,
 }
 
-/// Most groups have one change in a batch.
-pub(super) type Ops = SmallVec<[Op; 1]>;
+/// Most groups have one change in a batch, or two.
+pub(super) type Ops = SmallVec<[Op; 2]>;
 
 /// Changes to one group of one rule.
 pub(super) struct Touch {
@@ -46,10 +48,11 @@ pub(super) struct Untimed {
 pub(super) type Answers = FxHashMap<(usize, Key, Micros), Box<History>>;
 
 impl Prepared {
-    pub(super) fn new(changes: &[CallChange], rules: usize) -> Self {
-        let mut touches = Vec::new();
+    /// `room` is what an earlier batch of as many rules has left.
+    pub(super) fn new(changes: &[CallChange], room: Vec<Vec<Touch>>, rules: usize) -> Self {
+        let mut touches = room;
         touches.resize_with(rules, Vec::new);
-        Self { changes: changes.to_vec(), touches, untimed: Vec::new() }
+        Self { changes: changes.to_vec(), touches, untimed: Vec::new(), span: None }
     }
 
     pub(super) fn is_of(&self, changes: &[CallChange]) -> bool {
@@ -76,6 +79,8 @@ impl Prepared {
     ) {
         let Some(touches) = self.touches.get_mut(rule) else { return };
         let at = op.event.at();
+        let (first, last) = self.span.get_or_insert((at, at));
+        (*first, *last) = (at.min(*first), at.max(*last));
         let number = number as usize;
         let place = index.get(number).map_or(0, |place| *place as usize);
         if let Some(touch) = place.checked_sub(1).and_then(|place| touches.get_mut(place)) {
@@ -110,9 +115,11 @@ impl Prepared {
     /// so that what lies between them need not be read. What memory holds of a group takes all that is
     /// done to it from its floor on.
     pub(super) fn split(&mut self, rules: &RuleSet, shelves: &[Shelf]) {
+        let Some((first, last)) = self.span else { return };
         for ((rule, shelf), touches) in rules.rules.iter().zip(shelves).zip(&mut self.touches) {
             let Kind::Chain(chain) = &rule.kind else { continue };
-            if !touches.iter().any(|touch| touch.is_long(chain)) {
+            let is_short = last.since(first) <= apart_micros(chain);
+            if is_short || !touches.iter().any(|touch| touch.is_long(chain)) {
                 continue;
             }
             let mut parted = Vec::with_capacity(touches.len());
@@ -154,7 +161,8 @@ impl Touch {
                     part.ops.push(op);
                 }
                 part => {
-                    let next = Self { rule: self.rule, key: self.key, ops: smallvec![op], earliest: at };
+                    let next =
+                        Self { rule: self.rule, key: self.key, ops: smallvec![op], earliest: at };
                     parted.extend(part.replace(next));
                 }
             }
@@ -172,10 +180,10 @@ fn apart_micros(chain: &Chain) -> i64 {
 /// Gives every touch its answer. Parts of one group whose answers meet after all are one again: a run
 /// of alerts leads from the one to the other.
 pub(super) fn answered(
-    touches: Vec<Touch>,
+    touches: impl Iterator<Item = Touch>,
     answers: &mut Answers,
 ) -> Vec<(Touch, Option<Box<History>>)> {
-    let mut out: Vec<(Touch, Option<Box<History>>)> = Vec::with_capacity(touches.len());
+    let mut out: Vec<(Touch, Option<Box<History>>)> = Vec::new();
     for touch in touches {
         let history = answers.remove(&(touch.rule, touch.key, touch.earliest));
         if let Some((before, Some(known))) = out.last_mut()

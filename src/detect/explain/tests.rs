@@ -1,7 +1,7 @@
 //! What rules say of a call, in words that can be checked.
 
 use super::*;
-use crate::detect::fixture::{Shape, call};
+use crate::detect::fixture::{self, Shape, call};
 use crate::detect::shipped;
 use crate::model::{Labels, OutcomeClass};
 
@@ -218,14 +218,8 @@ fn an_exception_is_told_as_one_of_the_overrides() {
 fn the_engine_and_the_explanation_agree_on_the_shipped_rules_cases() {
     let rules = Arc::new(RuleSet::compile(&shipped()).unwrap());
     for rule in rules.rules() {
-        for case in &rule.cases {
-            let labels: std::collections::HashMap<_, _> =
-                case.events.iter().map(|(call, labels)| (call.id, *labels)).collect();
-            let labels =
-                move |call: &Call| -> Labels { labels.get(&call.id).copied().unwrap_or_default() };
-            let labels: Arc<LabelsOf> = Arc::new(labels);
-            let calls: Vec<Arc<Call>> =
-                case.events.iter().map(|(call, _)| Arc::clone(call)).collect();
+        for (number, case) in rule.cases.iter().enumerate() {
+            let (calls, labels) = fixture::calls(rule, number);
             let alerts =
                 crate::detect::evaluate(Arc::clone(&rules), Arc::clone(&labels), calls.clone());
             for call in &calls {

@@ -39,8 +39,10 @@ async fn a_rules_page_has_its_text_its_tests_and_its_words() {
         "A nightly export",
         "<bdi>  type: event_count</bdi>",
         "<span class=\"tag label\">fires</span> <bdi>twenty in a minute</bdi>",
-        "<span class=\"tag\">silent</span> <bdi>nineteen</bdi>",
         "<dt>In doubt</dt>",
+        "<span class=\"tag\">silent</span> <bdi>nineteen</bdi></li>",
+        "<bdi>a client&#39;s log and a server&#39;s</bdi> <span class=\"quiet small\">raw lines: ",
+        "raw lines: <bdi>two-sided, tenant</bdi></span></li>",
         "12,345",
         "https://example.org/burst",
     ] {
