@@ -112,7 +112,7 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
-    problems.extend(rules.inspect_tuned(&written, &overrides));
+    problems.extend(rules.inspect_tuned(&written, &overrides).into_values().flatten());
     problems.extend(files.misnamed.iter().cloned());
     problems.sort();
     problems.dedup();

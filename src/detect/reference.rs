@@ -77,6 +77,33 @@ fn every_example_of_a_rule_can_be_read_and_its_cases_pass() {
 }
 
 #[test]
+fn cases_with_more_calls_than_a_condition_takes_pass_with_all_their_variants() {
+    let count = |condition: &str, fires: &str| {
+        let kind = if condition.contains("field") { "value_count" } else { "event_count" };
+        format!(
+            "title: t\ncorrelation: {{type: {kind}, rules: [a], group-by: [actor], timespan: 60s, \
+             condition: {condition}}}\ntests:\n  - name: y\n    events: [{{at: 0, tool: x1, principal: ann}}, \
+             {{at: 5, tool: x2, principal: ann}}, {{at: 6, tool: x3, principal: ann}}, \
+             {{at: 7, tool: x4, principal: ann}}, {{at: 8, tool: x5, principal: ann}}]\n    \
+             fires: [{{calls: [{fires}]}}]\n---\ntitle: a\nname: a\nlogsource: {{product: mcp}}\n\
+             detection: {{s: {{tool.name: x*}}, condition: s}}\n"
+        )
+    };
+    for (condition, fires) in [
+        ("{eq: 1}", "0"),
+        ("{eq: 2}", "0-1"),
+        ("{gte: 3, lt: 4}", "0-2"),
+        ("{gte: 2, neq: 3}", "0-4"),
+        ("{field: tool.name, eq: 2}", "0-1"),
+    ] {
+        let set = RuleSet::compile(&[("x.yml", &count(condition, fires))]).unwrap();
+        for result in run_tests(&Arc::new(set), &read_logs) {
+            assert_eq!(result.failure, None, "{condition}: {}", result.variant);
+        }
+    }
+}
+
+#[test]
 fn every_example_of_overrides_fits_the_shipped_rules() {
     let blocks = fenced();
     let of_toml = blocks.iter().filter(|(_, language, _)| *language == "toml");

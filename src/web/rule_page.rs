@@ -34,6 +34,7 @@ pub(crate) struct RulePage {
     tags: Vec<Shown>,
     references: Vec<Shown>,
     changes: Vec<Shown>,
+    doubts: Vec<Shown>,
     incidents: Option<String>,
     facts: Vec<(&'static str, Shown)>,
     last: When,
@@ -97,6 +98,7 @@ fn page(
         tags: all(&rule.tags),
         references: all(&rule.references),
         changes: all(&rule.changes),
+        doubts: all(&rule.doubts),
         incidents: (fired > 0).then(|| incidents(&rule.name)),
         facts: vec![
             ("Alerts", number(fired)),

@@ -43,6 +43,8 @@ pub struct RuleShown {
     pub is_disabled: bool,
     /// What the overrides change, a phrase each.
     pub changes: Vec<String>,
+    /// Why it probably does not do what is meant, since they changed it: a line each.
+    pub doubts: Vec<String>,
 }
 
 /// One case of a rule's tests.

@@ -132,9 +132,10 @@ fn a_count_that_a_sequence_names_twice_changes_at_both_places() {
              detection: {{s: {{outcome: {asks}}}, condition: s}}\n"
         )
     };
+    // The second time by its id.
     let text = format!(
-        "title: two\ncorrelation: {{type: temporal_ordered, rules: [burst, fine, burst], group-by: [actor], \
-         timespan: 1h}}\n---\ntitle: b\nname: burst\ncorrelation: {{type: event_count, rules: [bad], \
+        "title: two\ncorrelation: {{type: temporal_ordered, rules: [burst, fine, b-1], group-by: [actor], \
+         timespan: 1h}}\n---\ntitle: b\nname: burst\nid: b-1\ncorrelation: {{type: event_count, rules: [bad], \
          group-by: [actor], timespan: 1m, condition: {{gte: 2}}}}\n{}{}",
         helper("bad", "error"),
         helper("fine", "ok"),
