@@ -230,7 +230,7 @@ impl<'a> Chains<'a> {
         let stages = &self.chain.stages;
         let mut tallies: Vec<Option<Tally<'a>>> = stages
             .iter()
-            .map(|stage| Some(Tally::new(stage.count.as_ref()?, stage.slot).within(self.chain)))
+            .map(|stage| Some(Tally::new(stage.count.as_ref()?).within(self.chain)))
             .collect();
         self.fills.reserve_exact(self.events.len());
         for event in self.events {
@@ -348,7 +348,7 @@ impl<'a> Chains<'a> {
                     *from = if is_filled { event.at() } else { *from };
                     let is_near =
                         *from != NO_END && from.since(event.at()) <= count.timespan_micros;
-                    count.shown_in(event, stage.slot).filter(|_| is_near)
+                    count.shown_in(event).filter(|_| is_near)
                 }
             };
             first = match (first, shown) {

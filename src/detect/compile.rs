@@ -6,9 +6,10 @@ use crate::model::{Micros, Text};
 
 use super::allowance::Allowance;
 use super::cases;
-use super::correlation::{Correlates, Correlation, Counts, GroupBy, STAGES_MAX};
+use super::correlation::{Correlates, Correlation, Counts, STAGES_MAX};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
+use super::group_by::{GroupBy, check_aliases, fields};
 use super::limits::STATE_SATURATED;
 use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
@@ -118,6 +119,11 @@ fn file(
         problems.push(Mark::START, message);
     }
     helpers_are_plain(&documents, main, problems);
+    for document in &documents {
+        if let Body::Correlation(correlation) = &document.body {
+            check_aliases(&correlation.group_by, &correlation.rules, &documents, problems);
+        }
+    }
     let name = stem(file);
     let (kind, groupings) = kind(name, main, &documents, detections, problems)?;
     let mut rule = Rule {
@@ -134,6 +140,10 @@ fn file(
         file: file.to_owned(),
         mark: main.mark,
         group_by: names(main),
+        is_grouped: match &main.body {
+            Body::Detection { .. } => true,
+            Body::Correlation(correlation) => correlation.is_grouped,
+        },
         type_word: type_word(main),
         stage_names: stage_names(main, &documents),
         groupings,
@@ -256,11 +266,6 @@ fn names(main: &Document) -> Vec<Text> {
     group_by.iter().map(|group_by| group_by.name().into()).collect()
 }
 
-/// The fields to group the calls of one rule by.
-fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
-    group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
-}
-
 /// Every call that fits.
 fn single(slot: Slot) -> Kind {
     Kind::Chain(Chain {
@@ -289,7 +294,7 @@ fn kind(
         Body::Detection { expr, group_by } => {
             let (detection, mark) = (detections.add(expr), main.mark);
             let slot = Slot { name: name.into(), detection, mark, is_excepted: false };
-            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
+            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name, documents));
             return Some((
                 single(slot),
                 every(group_by.unwrap_or_else(|| vec![GroupField::Actor])),
@@ -304,7 +309,10 @@ fn kind(
             linker.counted(correlation)?;
             let slot = linker.slots.pop()?;
             let first = FirstSeen { slot, baseline: *baseline, learning_micros: *learning };
-            return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
+            return Some((
+                Kind::FirstSeen(first),
+                every(fields(&correlation.group_by, "", documents)),
+            ));
         }
         Correlates::Count { timespan, .. } => {
             (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
@@ -381,24 +389,24 @@ impl<'a> Linker<'a, '_, '_> {
         Some(index)
     }
 
-    /// The stage of a correlation that looks at one detection, or at two for a ratio.
+    /// The stage of a correlation that looks at the calls of one detection, counts those of one or several, or compares
+    /// those of two.
     fn counted(&mut self, correlation: &Correlation) -> Option<Stage> {
         let (what, timespan) = match &correlation.what {
             Correlates::Count { what, timespan } => (Some(what), *timespan),
             _ => (None, 0),
         };
-        let wanted = if matches!(what, Some(Counts::Share { .. })) { 2 } else { 1 };
-        if let Some((mark, _)) = correlation.rules.get(wanted) {
+        if let (None, Some((mark, _))) = (what, correlation.rules.get(1)) {
             let message = "this type takes one rule; join several in one condition with `or`";
             self.problems.push(*mark, message);
             return None;
         }
-        let mut slots = Vec::new();
+        let mut own = Vec::new();
         for (mark, reference) in &correlation.rules {
-            let fields = fields(&correlation.group_by, reference);
-            slots.push(self.slot(*mark, reference, fields)?);
+            let fields = fields(&correlation.group_by, reference, self.documents);
+            own.push(self.slot(*mark, reference, fields)?);
         }
-        let (slot, per) = (*slots.first()?, slots.last().copied());
+        let (slot, per) = (*own.first()?, own.last().copied());
         let counted = match what {
             None => return Some(Stage { slot, count: None }),
             Some(Counts::Events(bounds, min)) => Counted::Events(bounds.clone(), *min),
@@ -409,7 +417,12 @@ impl<'a> Linker<'a, '_, '_> {
                 Counted::Share { per: per?, bounds: bounds.clone(), minimum: *minimum }
             }
         };
-        Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+        let slots = match counted {
+            Counted::Share { .. } => 1 << slot,
+            _ => own.iter().fold(0, |bits, slot| bits | 1 << slot),
+        };
+        let count = Count { timespan_micros: timespan, slots, what: counted };
+        Some(Stage { slot, count: Some(count) })
     }
 
     /// The stage of the calls of one detection that a witness should tell of and does not.
@@ -430,7 +443,7 @@ impl<'a> Linker<'a, '_, '_> {
         let is_taint = matches!(correlation.what, Correlates::Taint);
         let mut stages = Vec::new();
         for (mark, reference) in &correlation.rules {
-            let own = fields(&correlation.group_by, reference);
+            let own = fields(&correlation.group_by, reference, self.documents);
             let document = self.find(*mark, reference)?;
             let stage = match &document.body {
                 Body::Correlation(inner) if !is_taint => {
@@ -440,7 +453,8 @@ impl<'a> Linker<'a, '_, '_> {
                         self.problems.push(*mark, message);
                         return None;
                     }
-                    let agree = |rule: &String| fields(&inner.group_by, rule) == own;
+                    let agree =
+                        |rule: &String| fields(&inner.group_by, rule, self.documents) == own;
                     if !inner.rules.iter().all(|(_, rule)| agree(rule)) {
                         let message = "this stage has another `group-by` than the rule it is in";
                         self.problems.push(*mark, message);

@@ -9,7 +9,7 @@ use super::matcher::{Expr, Item};
 use super::overrides::Overrides;
 use super::problem::RuleProblem;
 use super::rule::{FirstSeen, Kind, Rule, RuleSet};
-use super::stages::{Chain, Slot};
+use super::stages::{Chain, Slot, Stage};
 use super::tally::Counted;
 
 /// Combinations of values that are tried, times what is asked of each; with more, a detection is taken to be possible.
@@ -94,6 +94,11 @@ impl RuleSet {
     }
 
     fn of_chain(&self, rule: &Rule, chain: &Chain, found: &mut Vec<RuleProblem>) {
+        if !rule.is_grouped {
+            let message = "there is no `group-by`, so that all calls are one group of everything: its window holds \
+                           every call that fits; if that is meant, say so with `group-by: []`";
+            found.push(RuleProblem::at(&rule.file, rule.mark, message.to_owned()));
+        }
         let before = found.len();
         for slot in &chain.slots {
             self.of_slot(rule, slot, found);
@@ -126,7 +131,16 @@ impl RuleSet {
                 }
                 Some(Counted::Share { per, bounds, .. }) => {
                     let per = chain.slots.get(*per);
-                    if !bounds.can_be_share() {
+                    let detection = |slot: Option<&Slot>| slot.map(|slot| slot.detection);
+                    if detection(slot) == detection(per) {
+                        problem(
+                            per,
+                            format!(
+                                "`of` and `per` of the ratio are the same calls, those of `{}`: the share is always 1",
+                                name(per)
+                            ),
+                        );
+                    } else if !bounds.can_be_share() {
                         problem(None, "no share from 0 to 1 fits the `condition`".to_owned());
                     } else if bounds.has_floor() && !self.are_possible(slot, per, None) {
                         problem(
@@ -144,10 +158,18 @@ impl RuleSet {
         }
         for (number, stage) in chain.stages.iter().enumerate() {
             let slot = chain.slots.get(stage.slot);
+            let kinds = |stage: &Stage| {
+                let bits = stage.slots();
+                let of = move |(slot, _): &(usize, &Slot)| bits & (1 << slot) != 0;
+                chain.slots.iter().enumerate().filter(of).map(|(_, slot)| Some(slot))
+            };
             let mut others = chain.stages.iter().take(number);
             let apart = others.find_map(|other| {
-                let other = chain.slots.get(other.slot);
-                (!self.are_possible(other, slot, Some(fields))).then_some(other)
+                // Of calls that are counted together any can be there.
+                let are_possible = kinds(other).any(|one| {
+                    kinds(stage).any(|other| self.are_possible(one, other, Some(fields)))
+                });
+                (!are_possible).then(|| chain.slots.get(other.slot))
             });
             if let Some(other) = apart {
                 problem(
@@ -489,6 +511,41 @@ mod tests {
         assert!(doubts(&ratio("{gt: 1}", "ran: yes"))[0].contains("no share"));
         assert!(doubts(&ratio("{gte: 0.5}", "outcome: denied"))[0].contains("always 0"));
         assert!(doubts(&ratio("{gte: 0.5}", "ran: yes")).is_empty());
+        let same = ratio("{gte: 0.5}", "ran: yes").replace("per: b", "per: a");
+        let same = same.split("---\ntitle: t\nname: b").next().unwrap();
+        assert!(doubts(same)[0].contains("share is always 1"), "{:?}", doubts(same));
+        // Whatever they are called.
+        assert!(doubts(&ratio("{gte: 0.5}", "outcome: ok"))[0].contains("share is always 1"));
+    }
+
+    #[test]
+    fn one_group_of_everything_is_told_unless_the_rule_says_that_it_is_meant() {
+        let count = |group_by: &str| {
+            let body = "type: event_count, rules: [a], timespan: 1m, condition: {gte: 3}";
+            format!("title: t\ncorrelation: {{{body}{group_by}}}\n{}", helper("a", "outcome: ok"))
+        };
+        let found = doubts(&count(""));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("1: there is no `group-by`, so that all"), "{found:?}");
+        assert_eq!(doubts(&count(", group-by: []")), Vec::<String>::new());
+        assert_eq!(doubts(&count(", group-by: [actor]")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_count_of_several_rules_is_apart_from_a_stage_where_all_of_them_are() {
+        let text = |one: &str, other: &str| {
+            format!(
+                "title: t\ncorrelation: {{type: temporal_ordered, rules: [n, c], group-by: [principal], \
+                 timespan: 1m}}\n---\ntitle: n\nname: n\ncorrelation: {{type: event_count, rules: [a, b], \
+                 group-by: [principal], timespan: 1m, condition: {{gte: 2}}}}\n{}{}{}",
+                helper("a", one),
+                helper("b", other),
+                helper("c", "principal: eve")
+            )
+        };
+        assert_eq!(doubts(&text("principal: ann", "outcome: ok")), Vec::<String>::new());
+        let found = doubts(&text("principal: ann", "principal: bob"));
+        assert!(found[0].contains("can never be in one group with `a`"), "{found:?}");
     }
 
     #[test]

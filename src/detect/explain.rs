@@ -11,8 +11,8 @@ use super::chain::{Chains, Event};
 use super::field::{LabelsOf, Subject};
 use super::matcher::Expr;
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet, Verdicts};
-use super::stages::{Chain, MEMBER, Order, Slot};
-use super::tally::{Count, Counted, Tally};
+use super::stages::{Chain, MEMBER, Order, Slot, Stage};
+use super::tally::{Counted, Tally};
 use crate::model::{Call, EventKind, Micros, Text};
 
 /// Values of one field that are told.
@@ -254,10 +254,8 @@ fn excepted<'e>(slot: &Slot, expr: &'e Expr) -> Option<(&'e Expr, &'e Expr)> {
 /// The name of the count that a slot's calls are for, where it is one of several stages.
 fn count_of(rule: &Rule, slot: usize) -> Option<&Text> {
     let Kind::Chain(chain) = &rule.kind else { return None };
-    let number = chain.stages.iter().position(|stage| {
-        let of = |count: &Count| stage.slot == slot || count.base(stage.slot) == slot;
-        stage.count.as_ref().is_some_and(of)
-    })?;
+    let is_for = |stage: &Stage| stage.count.is_some() && stage.slots() & (1 << slot) != 0;
+    let number = chain.stages.iter().position(is_for)?;
     rule.stage_names.get(number)
 }
 
@@ -331,7 +329,7 @@ fn of_chain(rule: &Rule, chain: &Chain, events: &[Event], index: usize) -> Vec<S
 /// True if the event fills the stage, or is counted for it.
 fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
     chain.stages.get(stage).is_some_and(|stage| match &stage.count {
-        Some(count) => count.shown_in(event, stage.slot).is_some(),
+        Some(count) => count.shown_in(event).is_some(),
         None => event.stages() & (1 << stage.slot) != 0,
     })
 }
@@ -345,11 +343,11 @@ fn short_count(
 ) -> Option<String> {
     let stage = chain.stages.get(stage)?;
     let count = stage.count.as_ref()?;
-    let (mut tally, mut window) = (Tally::new(count, stage.slot), VecDeque::new());
+    let (mut tally, mut window) = (Tally::new(count), VecDeque::new());
     let (mut most, mut calls_most) = (0, 0);
     for (number, event) in events.iter().enumerate().take(range.end) {
         tally.take(event);
-        if count.shown_in(event, stage.slot).is_none() {
+        if count.shown_in(event).is_none() {
             continue;
         }
         window.push_back(event.at());
@@ -394,9 +392,9 @@ fn counted_with(chain: &Chain, stage: usize, events: &[Event], index: usize) -> 
 /// The events that fill a stage: of a count, those with which there is enough.
 fn filling(chain: &Chain, stage: usize, events: &[Event]) -> Vec<bool> {
     let own = chain.stages.get(stage);
-    match own.and_then(|stage| Some((stage.slot, stage.count.as_ref()?))) {
-        Some((slot, count)) => {
-            let mut tally = Tally::new(count, slot);
+    match own.and_then(|stage| stage.count.as_ref()) {
+        Some(count) => {
+            let mut tally = Tally::new(count);
             events.iter().map(|event| tally.take(event)).collect()
         }
         None => events.iter().map(|event| can_fill(chain, event, stage)).collect(),

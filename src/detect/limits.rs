@@ -49,6 +49,7 @@ impl Limits {
         let min = self.group_calls_max.saturating_add(1);
         let count = Count {
             timespan_micros: chain.lookback_micros(),
+            slots: 1,
             what: Counted::Events(Bounds::at_least(min), min),
         };
         let counting = Chain {
@@ -90,6 +91,7 @@ impl Limits {
             group_by: std::iter::once(Text::from("rule")).chain(names).collect(),
             type_word: "event_count",
             stage_names: Vec::new(),
+            is_grouped: true,
             groupings: Vec::new(),
             kind: Kind::Chain(counting),
             cases: Vec::new(),

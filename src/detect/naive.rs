@@ -45,6 +45,8 @@ pub(super) struct NaiveChain {
 pub(super) struct NaiveStage {
     pub(super) name: &'static str,
     pub(super) fits: Fits,
+    /// Further calls that are counted, under names of their own.
+    pub(super) also: Vec<(&'static str, Fits)>,
     pub(super) count: Option<(i64, NaiveCount)>,
 }
 
@@ -69,7 +71,7 @@ pub(super) struct Said {
     pub(super) evidence: Vec<(String, CallId)>,
 }
 
-/// The slot that each call is shown in, by index: stage, and 1 for the rest of a ratio.
+/// The slot that each call is shown in, by index: stage, and 1 for the rest of a ratio, or the number of what is counted.
 type Filled = BTreeMap<usize, (usize, usize)>;
 
 /// A group's calls, each with the stages for which it is in the group.
@@ -199,6 +201,7 @@ impl Search<'_> {
         let stage = &self.chain.stages[stage];
         match &stage.count {
             Some((_, NaiveCount::Share { per_name, .. })) if part == 1 => (*per_name).to_owned(),
+            _ if part > 0 => stage.also[part - 1].0.to_owned(),
             _ => stage.name.to_owned(),
         }
     }
@@ -208,11 +211,12 @@ impl Search<'_> {
         let counted = self.chain.stages.iter().enumerate().find(|(_, stage)| stage.count.is_some());
         let Some((index, stage)) = counted else { return self.chain.stages.len() as u64 };
         let of = |part| filled.iter().filter(move |(_, slot)| **slot == (index, part));
+        let all = || filled.iter().filter(move |(_, slot)| slot.0 == index);
         match &stage.count.as_ref().unwrap().1 {
-            NaiveCount::Events(_) => of(0).count() as u64,
+            NaiveCount::Events(_) => all().count() as u64,
             NaiveCount::Values(value, _) => {
                 let values: BTreeSet<_> =
-                    of(0).map(|(call, _)| value(&self.calls[*call].0)).collect();
+                    all().map(|(call, _)| value(&self.calls[*call].0)).collect();
                 values.len() as u64
             }
             NaiveCount::Share { .. } => {
@@ -222,8 +226,15 @@ impl Search<'_> {
     }
 
     fn fits(&self, stage: usize, call: usize) -> bool {
+        self.part(stage, call).is_some()
+    }
+
+    /// The first of the kinds of calls of a stage that the call is.
+    fn part(&self, stage: usize, call: usize) -> Option<usize> {
         let (call, stages) = &self.calls[call];
-        stages & (1 << stage) != 0 && (self.chain.stages[stage].fits)(call)
+        let own = &self.chain.stages[stage];
+        let mut kinds = std::iter::once(&own.fits).chain(own.also.iter().map(|(_, fits)| fits));
+        kinds.position(|fits| stages & (1 << stage) != 0 && fits(call))
     }
 
     /// The calls that are shown for a stage which this call fills; none if it does not.
@@ -257,8 +268,8 @@ impl Search<'_> {
             }
         };
         let part = |call: usize| match count {
-            NaiveCount::Share { .. } if !self.fits(stage, call) => 1,
-            _ => 0,
+            NaiveCount::Share { .. } => usize::from(!self.fits(stage, call)),
+            _ => self.part(stage, call).unwrap(),
         };
         is_filled.then(|| window.iter().map(|call| (*call, (stage, part(*call)))).collect())
     }
@@ -355,8 +366,8 @@ fn loads(search: &Search<'_>, load: &Rule, of: &Text, group: &[Text], max: usize
             per || search.fits(stage, call)
         })
     };
-    let one =
-        NaiveStage { name: "call", fits: |_| true, count: Some((0, NaiveCount::Events(|_| true))) };
+    let count = Some((0, NaiveCount::Events(|_| true)));
+    let one = NaiveStage { name: "call", fits: |_| true, also: Vec::new(), count };
     let told = NaiveChain { stages: vec![one], ..chain.clone() };
     let telling = Search { chain: &told, calls: search.calls };
     let group: Vec<Text> = std::iter::once(of).chain(group).cloned().collect();

@@ -50,15 +50,21 @@ fn naive_rules() -> Vec<NaiveRule> {
     let mut rules = ordered_rules();
     rules.extend(other_rules());
     rules.extend(rules_with_options());
+    rules.extend(rules_of_several());
     rules
 }
 
 fn plain(name: &'static str, fits: Fits) -> NaiveStage {
-    NaiveStage { name, fits, count: None }
+    NaiveStage { name, fits, also: Vec::new(), count: None }
 }
 
 fn counted(name: &'static str, fits: Fits, span: i64, count: NaiveCount) -> NaiveStage {
-    NaiveStage { name, fits, count: Some((span * SECOND, count)) }
+    NaiveStage { name, fits, also: Vec::new(), count: Some((span * SECOND, count)) }
+}
+
+/// A count of the calls of several rules.
+fn counted_too(stage: NaiveStage, name: &'static str, fits: Fits) -> NaiveStage {
+    NaiveStage { also: vec![(name, fits)], ..stage }
 }
 
 /// Spans in seconds.
@@ -75,6 +81,7 @@ const BY_SESSION: GroupOf = |call| Some(vec![call.session.clone()]);
 const BY_PRINCIPAL: GroupOf = |call| Some(vec![call.principal.clone()?]);
 const BY_CLIENT: GroupOf = |call| Some(vec![call.client.clone()?]);
 const BY_ACTOR: GroupOf = |call| Some(vec![call.actor.clone()]);
+const ALL: GroupOf = |_| Some(Vec::new());
 
 fn ordered_rules() -> Vec<NaiveRule> {
     use NaiveCount::{Events, Values};
@@ -173,6 +180,25 @@ fn rules_with_options() -> Vec<NaiveRule> {
             groups: vec![|call| Some(vec![call.principal.clone()?, call.tool.clone()])],
             what: What::FirstSeen { stage: "in", fits: ok, baseline: 2, learning },
         },
+    ]
+}
+
+/// Counts over several rules, and rules whose calls are one group.
+fn rules_of_several() -> Vec<NaiveRule> {
+    use NaiveCount::{Events, Values};
+    let either = counted("a", open, 10, Events(|count| count >= 3));
+    let either = counted_too(either, "b", sensitive);
+    let many = counted("b", sensitive, 8, Events(|count| (2..=4).contains(&count)));
+    let everything =
+        vec![counted_too(many, "denied", denied), plain("c", outbound), plain("ok", ok)];
+    let tenants = Values(|call| call.tenant.clone(), |count| count >= 3);
+    let tenants = counted_too(counted("ok", ok, 10, tenants), "denied", denied);
+    let two = chain(vec![plain("a", open), plain("b", sensitive)], 4, 4);
+    vec![
+        rule("either", BY_SESSION, chain(vec![either], 0, 10)),
+        rule("everything", ALL, chain(everything, 10, 10)),
+        rule("everybody", ALL, chain(vec![tenants], 0, 10)),
+        rule("anybody", ALL, NaiveChain { ordered: false, ..two }),
     ]
 }
 

@@ -39,6 +39,8 @@ fn items_that_are_not_supported_are_refused_with_line_and_reason() {
         ("{args.h|cidr: '10.0.0.1/8'}", "`args.h|cidr` takes"),
         ("{code|i: x}", "the modifier `i`"),
         ("{code|exists|all: true}", "`all` means nothing"),
+        ("{code|exists: [true, false]}", "`code|exists` takes true or false, and not several"),
+        ("{code|exists: []}", "`code|exists` has an empty list"),
         ("{code: 1.10}", "`code` cannot be compared"),
         ("{code: []}", "`code` has an empty list"),
         ("{code|lt: 5}", "`code` is no number"),
@@ -96,9 +98,41 @@ fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
         ),
         (format!("{ratio}  condition: {{gte: 0.5}}\n"), "2: `minimum` is the least number"),
         ("  type: taint\n  source: a\n  group-by: [actor]\n".to_owned(), "2: `sink` is missing"),
+        ("  type: taint\n  source: a\n  sink: a\n".to_owned(), "2: `group-by` is missing"),
+        (
+            "  type: first_seen\n  rules: [a]\n  fields: []\n".to_owned(),
+            "5: `fields` names no field",
+        ),
+        (
+            "  type: first_seen\n  rules: [a, a]\n  fields: [actor]\n".to_owned(),
+            "4: this type takes one",
+        ),
     ] {
         refused(&correlation(&body), expected);
     }
+}
+
+/// A count over the rules, with an alias, of a helper that has a name and an id.
+fn aliased(rules: &str, fields: &str) -> String {
+    format!(
+        "title: t\ncorrelation:\n  {{type: event_count, rules: [{rules}], group-by: [who], timespan: 1m,\n   \
+         aliases: {{who: {{{fields}}}}}, condition: {{gte: 3}}}}\n---\n\
+         {{title: t, name: a, id: 0a, logsource: {{product: mcp}}, detection: {{s: {{ran: no}}, condition: s}}}}\n"
+    )
+}
+
+#[test]
+fn an_alias_may_give_the_name_of_a_rule_where_rules_gives_its_id_and_the_other_way_round() {
+    for (rules, named) in [("a", "a"), ("a", "0a"), ("0a", "a"), ("0a", "0a")] {
+        let text = aliased(rules, &format!("{named}: principal"));
+        let set = RuleSet::compile(&[("x.yml", &text)]).unwrap();
+        let [grouping] = set.rules[0].groupings.as_slice() else { panic!("{rules}, {named}") };
+        assert_eq!(grouping.fields, [super::field::GroupField::Principal], "{rules}, {named}");
+    }
+    refused(&aliased("a", "b: principal"), "4: `rules` does not name `b`");
+    refused(&aliased("a", "b: principal"), "4: the alias `who` names no field for the rule `a`");
+    let twice = aliased("a", "0a: principal, a: client");
+    refused(&twice, "4: the alias `who` names a second field for `a`");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(super) struct Slot {
 /// What has to be there once.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// The calls that fill it or are counted for it.
+    /// The calls that fill it; of a count, the first that are counted for it.
     pub(super) slot: usize,
     /// Where it is filled by the call with which a count fits.
     pub(super) count: Option<Count>,
@@ -60,6 +60,13 @@ pub(super) enum Order {
     Any,
     /// One after another, with none of the group's calls further than that from the next.
     Session { gap_micros: i64 },
+}
+
+impl Stage {
+    /// The kinds of calls that fill it or are counted for it, as bits.
+    pub(super) fn slots(&self) -> u32 {
+        self.count.as_ref().map_or(1 << self.slot, |count| count.slots | count.base())
+    }
 }
 
 impl Chain {
@@ -121,18 +128,20 @@ impl Chain {
         has_all
             && self.stages.iter().all(|stage| {
                 let Some(count) = &stage.count else { return true };
-                let bit = 1 << count.base(stage.slot);
+                let bits = count.base();
                 let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
-                events.clone().filter(|event| event.stages() & bit != 0).nth(enough).is_some()
+                events.clone().filter(|event| event.stages() & bits != 0).nth(enough).is_some()
             })
     }
 
-    /// The bits of slots without a call in which nothing can match.
+    /// The bits of slots without a call in which nothing can match. Of several slots that are counted together any will
+    /// do, and none is needed.
     fn needed_bits(&self) -> u32 {
-        self.stages.iter().fold(0, |bits, stage| {
-            let slot = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
-            bits | 1 << slot
-        })
+        let of_stage = |stage: &Stage| match &stage.count {
+            Some(count) => Some(count.base()).filter(|bits| bits.is_power_of_two()).unwrap_or(0),
+            None => 1 << stage.slot,
+        };
+        self.stages.iter().fold(0, |bits, stage| bits | of_stage(stage))
     }
 
     /// What the rule asks for: the first count's least, else the number of stages.
@@ -143,22 +152,19 @@ impl Chain {
     /// What a match has of [`Self::threshold`], by its evidence: events and the slots they are shown
     /// in.
     pub(super) fn value(&self, evidence: &[(&Event, u8)]) -> u64 {
-        let counted =
-            self.stages.iter().find_map(|stage| Some((stage.slot, stage.count.as_ref()?)));
-        let Some((slot, count)) = counted else {
+        let Some(count) = self.counts().next() else {
             return self.stages.len() as u64;
         };
-        let of = |slot: usize| {
-            evidence
-                .iter()
-                .filter(move |(_, shown)| usize::from(*shown) == slot)
-                .map(|(event, _)| *event)
+        let of = |slots: u32| {
+            let shown = evidence.iter().filter(move |(_, shown)| slots & (1 << shown) != 0);
+            shown.map(|(event, _)| *event)
         };
+        let own = count.slots;
         match &count.what {
-            Counted::Events(..) => of(slot).count() as u64,
+            Counted::Events(..) => of(own).count() as u64,
             Counted::Values { field, .. } => {
                 let mut values = FxHashSet::default();
-                for call in of(slot).filter_map(Event::call) {
+                for call in of(own).filter_map(Event::call) {
                     field.each(call, &mut |value| {
                         values.insert(value);
                     });
@@ -166,7 +172,7 @@ impl Chain {
                 values.len() as u64
             }
             Counted::Share { per, .. } => {
-                let (some, rest) = (of(slot).count() as u64, of(*per).count() as u64);
+                let (some, rest) = (of(own).count() as u64, of(1 << per).count() as u64);
                 (some * 100).checked_div(some + rest).unwrap_or(0)
             }
         }

@@ -388,26 +388,26 @@ impl Trial<'_> {
         if chain.is_same_event_allowed {
             return Vec::new();
         }
-        let is_shown = |call: &Arc<Call>, slot: usize| {
-            let name = chain.slots.get(slot).map(|slot| &slot.name);
+        let is_shown = |call: &Arc<Call>, slots: u32| {
+            let slots = chain.slots.iter().enumerate().filter(|(slot, _)| slots & (1 << slot) != 0);
+            let is_named = |name: &Text| slots.clone().any(|(_, slot)| slot.name == *name);
             let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);
-            evidence.any(|shown| shown.call.id == call.id && Some(&shown.stage) == name)
+            evidence.any(|shown| shown.call.id == call.id && is_named(&shown.stage))
         };
         // Where more calls can be too many, those that were may fire in the place of the evidence.
-        let could_be_shown = |call: &Arc<Call>, slot: usize| {
+        let could_be_shown = |call: &Arc<Call>, slots: u32| {
             let subject = Subject::new(call, &*self.labels);
-            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & (1 << slot) != 0
+            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & slots != 0
         };
         let without = |stage: &Stage| {
             let is_limited = stage.count.as_ref().is_some_and(|count| !count.only_grows());
-            let base = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
+            let base = stage.count.as_ref().map_or(1 << stage.slot, Count::base);
             let room = stage.count.as_ref().map_or(0, |count| count.least() - 1);
             let mut kept = Kept { room, values: FxHashSet::default() };
             let mut calls = self.calls();
             calls.retain(|call| {
-                let is_evidence = is_shown(call, stage.slot)
-                    || is_shown(call, base)
-                    || is_limited && could_be_shown(call, base);
+                let is_evidence =
+                    is_shown(call, stage.slots()) || is_limited && could_be_shown(call, base);
                 !is_evidence || kept.takes(stage.count.as_ref().map(|count| &count.what), call)
             });
             calls
