@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bounds::Bounds;
 use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
@@ -106,82 +107,94 @@ impl RuleSet {
         if found.len() > before {
             return;
         }
-        let mut problem = |slot: Option<&Slot>, message: String| {
-            let mark = slot.map_or(rule.mark, |slot| slot.mark);
-            found.push(RuleProblem::at(&rule.file, mark, message));
-        };
         let fields = match rule.groupings.as_slice() {
             [only] => only.fields.as_slice(),
             _ => &[],
         };
+        self.of_stages(rule, &chain.slots, chain, fields, found);
+    }
+
+    /// Of a chain and those inside it, in which all the kinds of calls are possible.
+    fn of_stages(
+        &self,
+        rule: &Rule,
+        slots: &[Slot],
+        chain: &Chain,
+        fields: &[GroupField],
+        found: &mut Vec<RuleProblem>,
+    ) {
+        for inner in &chain.inner {
+            self.of_stages(rule, slots, &inner.chain, fields, found);
+        }
+        let mut problem = |slot: Option<&Slot>, message: String| {
+            let mark = slot.map_or(rule.mark, |slot| slot.mark);
+            found.push(RuleProblem::at(&rule.file, mark, message));
+        };
         for stage in &chain.stages {
-            let slot = chain.slots.get(stage.slot);
+            let slot = slots.get(stage.slot);
             match stage.count.as_ref().map(|count| &count.what) {
                 Some(Counted::Values { field, min, .. }) if *min > 1 => {
-                    if let Some(field) = fields.iter().find(|own| field.is_grouped(**own)) {
-                        let name = field.as_str();
-                        problem(
-                            None,
-                            format!(
-                                "the calls are grouped by `{name}`, so that there is never more than one \
-                             value of it to count"
-                            ),
+                    let own = fields.iter().find(|own| field.is_grouped(**own));
+                    if let Some(name) = own.map(|own| own.as_str()) {
+                        let message = format!(
+                            "the calls are grouped by `{name}`, so that there is never more than one value of it to \
+                             count"
                         );
+                        problem(None, message);
                     }
                 }
                 Some(Counted::Share { per, bounds, .. }) => {
-                    let per = chain.slots.get(*per);
-                    let detection = |slot: Option<&Slot>| slot.map(|slot| slot.detection);
-                    if detection(slot) == detection(per) {
-                        problem(
-                            per,
-                            format!(
-                                "`of` and `per` of the ratio are the same calls, those of `{}`: the share is always 1",
-                                name(per)
-                            ),
-                        );
-                    } else if !bounds.can_be_share() {
-                        problem(None, "no share from 0 to 1 fits the `condition`".to_owned());
-                    } else if bounds.has_floor() && !self.are_possible(slot, per, None) {
-                        problem(
-                            slot,
-                            format!(
-                                "no call fits both `{}` and `{}`: the share is always 0",
-                                name(slot),
-                                name(per)
-                            ),
-                        );
+                    if let Some((slot, message)) = self.of_share(slot, slots.get(*per), bounds) {
+                        problem(slot, message);
                     }
                 }
                 _ => {}
             }
         }
         for (number, stage) in chain.stages.iter().enumerate() {
-            let slot = chain.slots.get(stage.slot);
+            // Of what is counted together, or fills a stage together, any can be there.
             let kinds = |stage: &Stage| {
-                let bits = stage.slots();
+                let bits = chain.kinds(stage.slots());
                 let of = move |(slot, _): &(usize, &Slot)| bits & (1 << slot) != 0;
-                chain.slots.iter().enumerate().filter(of).map(|(_, slot)| Some(slot))
+                slots.iter().enumerate().filter(of).map(|(_, slot)| Some(slot))
             };
             let mut others = chain.stages.iter().take(number);
-            let apart = others.find_map(|other| {
-                // Of calls that are counted together any can be there.
-                let are_possible = kinds(other).any(|one| {
+            let apart = others.find(|other| {
+                !kinds(other).any(|one| {
                     kinds(stage).any(|other| self.are_possible(one, other, Some(fields)))
-                });
-                (!are_possible).then(|| chain.slots.get(other.slot))
+                })
             });
             if let Some(other) = apart {
-                problem(
-                    slot,
-                    format!(
-                        "this can never be in one group with `{}`: they ask for different values of what the calls are \
+                let message = format!(
+                    "this can never be in one group with `{}`: they ask for different values of what the calls are \
                      grouped by",
-                        name(other)
-                    ),
+                    name(kinds(other).next().flatten())
                 );
+                problem(kinds(stage).next().flatten(), message);
             }
         }
+    }
+
+    /// Why a share never fits or always does, and of which calls.
+    fn of_share<'s>(
+        &self,
+        own: Option<&'s Slot>,
+        per: Option<&'s Slot>,
+        bounds: &Bounds,
+    ) -> Option<(Option<&'s Slot>, String)> {
+        let detection = |slot: Option<&Slot>| slot.map(|slot| slot.detection);
+        let (of, all) = (name(own), name(per));
+        if detection(own) == detection(per) {
+            let message = format!(
+                "`of` and `per` of the ratio are the same calls, those of `{all}`: the share is always 1"
+            );
+            return Some((per, message));
+        }
+        if !bounds.can_be_share() {
+            return Some((None, "no share from 0 to 1 fits the `condition`".to_owned()));
+        }
+        (bounds.has_floor() && !self.are_possible(own, per, None))
+            .then(|| (own, format!("no call fits both `{of}` and `{all}`: the share is always 0")))
     }
 
     fn of_slot(&self, rule: &Rule, slot: &Slot, found: &mut Vec<RuleProblem>) {

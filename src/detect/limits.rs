@@ -67,6 +67,7 @@ impl Limits {
             is_same_event_allowed: false,
             timespan_micros: 0,
             quiet_micros: chain.quiet_micros,
+            inner: Vec::new(),
         };
         let names = rule.group_by.iter().map(Text::clone);
         Some(Rule {

@@ -208,3 +208,81 @@ fn equal_detections_are_evaluated_once() {
     let set = RuleSet::compile(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
     assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
 }
+
+/// A correlation of that body over another one, of that body as well.
+fn nested(outer: &str, inner: &str) -> String {
+    let helper = |name: &str| {
+        format!(
+            "---\n{{title: t, name: {name}, logsource: {{product: mcp}}, detection: {{s: {{ran: no}}, condition: s}}}}\n"
+        )
+    };
+    let (a, b) = (helper("a"), helper("b"));
+    format!(
+        "title: t\ncorrelation: {{{outer}}}\n---\ntitle: t\nname: i\ncorrelation: {{{inner}}}\n{a}{b}"
+    )
+}
+
+#[test]
+fn correlations_of_correlations_are_refused_where_they_cannot_be() {
+    let sequence = "type: temporal_ordered, rules: [a, b], group-by: [actor], timespan: 1m";
+    let of = |kind: &str| {
+        format!(
+            "type: {kind}, rules: [i, a], group-by: [actor], timespan: 1m, condition: {{gte: 2}}"
+        )
+    };
+    let counting = of("event_count");
+    assert_eq!(problems(&nested(&counting, sequence)), Vec::<String>::new());
+    let ratio = "type: ratio, of: i, per: a, group-by: [actor], timespan: 1m, condition: {gte: 0.5}, minimum: 1";
+    let taint = "type: taint, source: a, sink: b, group-by: [actor]";
+    let others = "type: temporal_ordered, rules: [a, b], group-by: [tenant], timespan: 1m";
+    for (text, expected) in [
+        (
+            nested(ratio, sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (
+            nested("type: taint, source: i, sink: a, group-by: [actor]", sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (
+            nested("type: first_seen, rules: [i], fields: [actor]", sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (nested(&counting, taint), "2: `i` is no event_count, value_count, ratio, temporal"),
+        (nested(&counting, others), "2: this stage has another `group-by`"),
+        (
+            nested(&counting, &of("event_count")),
+            "6: correlations are inside one another more than 3",
+        ),
+    ] {
+        refused(&text, expected);
+    }
+    // Three deep is fine, and four are too many.
+    let deep = |depth: usize| {
+        let level = |number: usize| {
+            format!(
+                "---\ntitle: t\nname: n{number}\ncorrelation: {{type: temporal, rules: [n{}, a], group-by: [actor], \
+                 timespan: 1m}}\n",
+                number + 1
+            )
+        };
+        let levels: String = (1..depth).map(level).collect();
+        let text =
+            nested("type: temporal, rules: [n1, a], group-by: [actor], timespan: 1m", sequence);
+        text.replacen("---\n", &format!("{levels}---\n"), 1)
+            .replace("name: i", &format!("name: n{depth}"))
+    };
+    assert_eq!(problems(&deep(2)), Vec::<String>::new());
+    refused(&deep(3), "correlations are inside one another more than 3 deep");
+}
+
+#[test]
+fn what_correlations_rest_on_has_a_bound_in_number() {
+    // Each of the sixteen stages is a sequence of two: forty-eight slots.
+    let names = vec!["i"; 16].join(", ");
+    let outer = format!("type: temporal, rules: [{names}], group-by: [actor], timespan: 1m");
+    let inner = "type: temporal_ordered, rules: [a, b], group-by: [actor], timespan: 1m";
+    refused(&nested(&outer, inner), "the rule looks for more than 31 kinds of calls");
+    let outer = "type: temporal, rules: [i, i], group-by: [actor], timespan: 1m";
+    assert_eq!(problems(&nested(outer, inner)), Vec::<String>::new());
+}

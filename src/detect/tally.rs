@@ -65,19 +65,20 @@ impl Count {
         }
     }
 
-    /// The slot in which a call of the window is shown, of several the first; none for a call that is not counted.
-    pub(super) fn shown_in(&self, event: &Event) -> Option<usize> {
-        let fits = event.stages() & self.slots;
-        let own = (fits != 0).then_some(fits.trailing_zeros() as usize);
-        match &self.what {
-            Counted::Events(..) => own,
+    /// The slots in which a call of the window can be shown, as bits; none for a call that is not counted.
+    pub(super) fn shown_in(&self, event: &Event) -> u32 {
+        let own = event.stages() & self.slots;
+        let is_counted = match &self.what {
+            Counted::Events(..) => true,
             Counted::Values { field, .. } => {
-                own.filter(|_| event.call().is_some_and(|call| field.is_in(call)))
+                own != 0 && event.call().is_some_and(|call| field.is_in(call))
             }
             Counted::Share { per, .. } => {
-                (event.stages() & (1 << per) != 0).then_some(own.unwrap_or(*per))
+                let rest = event.stages() & (1 << per);
+                return if rest != 0 && own != 0 { own } else { rest };
             }
-        }
+        };
+        if is_counted { own } else { 0 }
     }
 }
 
@@ -125,7 +126,7 @@ impl<'a> Tally<'a> {
             }
             self.before = Some(event.at());
         }
-        if self.count.shown_in(event).is_none() {
+        if self.count.shown_in(event) == 0 {
             return false;
         }
         self.add(event);
