@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use super::care::{BATCH_LINES_MAX, Care, Tried};
-use super::evidence::Lines;
+use super::evidence::{Kept, Lines};
 use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
@@ -93,6 +93,7 @@ pub(crate) struct Pipeline {
     engine: Engine,
     rules: Arc<RuleSet>,
     lines: Lines,
+    kept: Kept,
     catalogue: Arc<Catalogue>,
     /// Tools whose labels are stored.
     tools: FxHashSet<ToolName>,
@@ -190,6 +191,7 @@ impl Pipeline {
             engine,
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),
+            kept: Kept::default(),
             catalogue: Arc::clone(&setup.catalogue),
             tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::value::{Sql, bytes, get_id, get_json, get_time, number, small, text, time, truth};
-use super::{Store, StoreError, call_row, record_row};
+use super::{Store, StoreError, call_row, evidence, record_row};
 use crate::model::{
     AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, RecordId, Text,
 };
@@ -277,29 +277,30 @@ impl Store {
         Ok(self.connection.query_row(sql, place, |row| row.get(0))?)
     }
 
-    /// Whether a mail was ever owed for one of these ids.
-    pub fn is_mail_owed(&self, ids: &[AlertId]) -> Result<bool, StoreError> {
-        let mut statement =
-            self.connection.prepare("select count(*) > 0 from outbox where alert_id = ?")?;
-        for id in ids {
-            if statement.query_row([bytes(&id.0)], |row| row.get(0))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Those of these ids for which a mail was ever owed.
+    pub fn mailed_alerts(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        self.ids_among(
+            ids,
+            "select distinct alert_id from outbox
+             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )
     }
 
     /// Those of these ids that an alert, or an alias of one, has.
     pub fn known_alerts(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        self.ids_among(
+            ids,
+            "select distinct alert_id from alert_log
+             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )
+    }
+
+    fn ids_among(&self, ids: &[AlertId], sql: &str) -> Result<FxHashSet<AlertId>, StoreError> {
         if ids.is_empty() {
             return Ok(FxHashSet::default());
         }
-        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let ids = serde_json::to_string(&ids).unwrap_or_default();
-        let mut statement = self.connection.prepare(
-            "select distinct alert_id from alert_log
-             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
-        )?;
+        let ids = evidence::ids(ids.iter().copied());
+        let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map([text(&ids)], |row| Ok(AlertId(get_id(row, 0)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }

@@ -73,7 +73,7 @@ impl Desk {
     fn set(&mut self, name: &str, replaces: &[&str]) {
         let replaces = replaces.iter().map(|name| id(name)).collect();
         let alert = alert(name, &[("actor", "u-a")]);
-        let row = AlertRow { alert, evidence: vec![evidence(name)], replaces };
+        let row = AlertRow { alert, evidence: EvidenceRows::Whole(vec![evidence(name)]), replaces };
         self.store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
     }
 

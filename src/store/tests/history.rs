@@ -107,11 +107,11 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     for (number, field) in (1..).zip(FIELDS) {
         let mut alert = alert(field, &[(field, "it"), ("tenant", "acme")]);
         alert.last_seen = Some(Micros(number));
-        rows.push(AlertRow { alert, evidence: vec![], replaces: vec![] });
+        rows.push(AlertRow { alert, evidence: EvidenceRows::Whole(vec![]), replaces: vec![] });
     }
     let mut other = alert("other", &[]);
     other.rule = "another-rule".into();
-    rows.push(AlertRow { alert: other, evidence: vec![], replaces: vec![] });
+    rows.push(AlertRow { alert: other, evidence: EvidenceRows::Whole(vec![]), replaces: vec![] });
     store.commit(&Batch { alerts: rows, ..Batch::default() }).unwrap();
     let whole = store.alerts_of("a-rule", None).unwrap();
     for field in FIELDS {
@@ -132,7 +132,7 @@ fn of_many_ids_those_of_alerts_are_known() {
     let [mine, other] = ["it", "another"].map(|value| alert("actor", &[("actor", value)]));
     let mut other = other;
     other.id = crate::model::AlertId([9; 16]);
-    let row = AlertRow { alert: mine.clone(), evidence: vec![], replaces: vec![] };
+    let row = AlertRow { alert: mine.clone(), evidence: EvidenceRows::Whole(vec![]), replaces: vec![] };
     store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
     let known = store.known_alerts(&[other.id, mine.id, mine.id]).unwrap();
     assert_eq!(known.into_iter().collect::<Vec<_>>(), [mine.id]);
