@@ -1,4 +1,4 @@
--- An alert that grows writes what it grew by, and what is shown of a call is written once for all alerts of a batch.
+-- An alert that grows writes what it grew by, and what is shown of a call is written once for several alerts.
 
 -- What is shown of a call that alerts rest on, with its masked raw lines, as JSON: it outlives the logs.
 create table evidence_text_log (seq ubigint not null, number uinteger not null, evidence varchar not null);

@@ -65,6 +65,6 @@ pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<(AlertView, u64)> {
 }
 
 /// Our own plain types always become JSON.
-fn json<T: serde::Serialize>(value: &T) -> String {
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

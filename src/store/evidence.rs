@@ -1,7 +1,7 @@
 //! What alerts rest on, as rows and back as views.
 //!
 //! An alert can grow with every batch for a day, and several alerts rest on one call. So an alert's rows are a set that
-//! batches add to, and what is shown of a call is a text that all rows of one batch share.
+//! batches add to, and what is shown of a call is a text that rows of several alerts share.
 
 use duckdb::Connection;
 use rustc_hash::FxHashMap;
@@ -15,7 +15,7 @@ use crate::model::{AlertId, AlertView, CallId, EvidenceView, Micros, OrderKey, T
 pub enum EvidenceRows {
     /// A new set takes its place.
     Whole(Vec<EvidenceView>),
-    /// As [`EvidenceRows::Whole`], of the batch's texts.
+    /// As [`EvidenceRows::Whole`], of texts that alerts share.
     Begun(Vec<EvidenceRow>),
     /// The set with that number, which belongs to the alert already, gets more rows and loses others, by their numbers.
     Grown { set: u64, added: Vec<EvidenceRow>, gone: Vec<u32> },
@@ -28,8 +28,8 @@ pub struct EvidenceRow {
     pub stage: Text,
     pub call_id: CallId,
     pub order: OrderKey,
-    /// Which of the batch's texts shows it.
-    pub text: u32,
+    /// The text that shows it: one of the batch's, or of an earlier one.
+    pub text: TextPlace,
 }
 
 impl EvidenceRows {
@@ -125,8 +125,8 @@ fn added_row<'a>(row: &'a AlertRow, seq: u64, added: &'a EvidenceRow) -> [super:
         number(position.generation),
         number(position.offset),
         small(position.index),
-        number(seq),
-        small(added.text),
+        number(added.text.seq),
+        small(added.text.number),
     ]
 }
 
@@ -183,9 +183,9 @@ pub(super) fn views(
 
 /// Where a text is: the batch that wrote it, and its number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-struct TextPlace {
-    seq: u64,
-    number: u32,
+pub struct TextPlace {
+    pub seq: u64,
+    pub number: u32,
 }
 
 /// What these texts show.

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::value::{Sql, bytes, get_id, get_json, get_time, number, small, text, time, truth};
-use super::{Store, StoreError, call_row, evidence, record_row};
+use super::value::{
+    Sql, Words, bytes, get_id, get_json, get_time, number, optional, small, text, time, truth,
+};
+use super::{Store, StoreError, alert_row, call_row, evidence, record_row};
 use crate::model::{
     AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, RecordId, Text,
 };
@@ -186,11 +188,12 @@ impl Store {
         let values: Vec<Sql<'_>> = [first, time(Some(TIME_MIN))].into_iter().chain(ends).collect();
         let mut rows = statement.query(duckdb::params_from_iter(values))?;
         let mut calls = Vec::new();
+        let mut words = Words::default();
         while let Some(row) = rows.next()? {
             let call = match known.entry(CallId(get_id(row, 0)?)) {
                 Entry::Occupied(entry) => Arc::clone(entry.get()),
                 Entry::Vacant(entry) => {
-                    Arc::clone(entry.insert(Arc::new(call_row::from_row(row)?)))
+                    Arc::clone(entry.insert(Arc::new(call_row::from_row_with(row, &mut words)?)))
                 }
             };
             calls.push(call);
@@ -233,20 +236,30 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group.
+    /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group: of these
+    /// groups, or of all.
     pub fn alerts_of(
         &self,
         rule: &str,
         since: Option<Micros>,
+        groups: Option<&[&[(Text, Text)]]>,
     ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
+        // Each as the column spells it.
+        let groups = groups.map(|groups| {
+            let texts: Vec<String> = groups.iter().map(|group| alert_row::json(group)).collect();
+            alert_row::json(&texts)
+        });
         let mut statement = self.connection.prepare(
             "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
              from alert_now
              where rule = ? and retracted is null and (?::timestamp is null or last_seen >= ?::timestamp)
+               and (?::varchar is null or group_by in (select unnest(from_json(?, '[\"VARCHAR\"]'))))
                and alert_id not in (select old_id from alert_alias)
              order by closing_at",
         )?;
-        let rows = statement.query_map([text(rule), time(since), time(since)], |row| {
+        let groups = || optional(groups.as_deref());
+        let values = [text(rule), time(since), time(since), groups(), groups()];
+        let rows = statement.query_map(values, |row| {
             let alert = StoredAlert {
                 id: AlertId(get_id(row, 0)?),
                 closing: CallId(get_id(row, 1)?),

@@ -50,7 +50,7 @@ pub use call_list::CallQuery;
 pub(crate) use cause::Cause;
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
-pub use evidence::{EvidenceRow, EvidenceRows};
+pub use evidence::{EvidenceRow, EvidenceRows, TextPlace};
 pub use history::{RecordNeed, StoredAlert, WantedGroup, Whose};
 pub use noted::Noted;
 pub use open::{OpenOptions, Store};

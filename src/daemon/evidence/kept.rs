@@ -4,13 +4,13 @@
 //! written a hash is kept for each row. Where it is not kept, all of the evidence is written again.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rustc_hash::FxHashMap;
 
 use super::{Lines, steps};
-use crate::model::{Alert, AlertId, Call, CallId, Evidence, EvidenceView, event_words};
-use crate::store::{EvidenceRow, EvidenceRows};
+use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, event_words};
+use crate::store::{EvidenceRow, EvidenceRows, TextPlace};
 
 /// Rows after which those of alerts that did not change since half as many were written are forgotten, eight bytes each.
 const ROWS_MAX: usize = 8_000_000;
@@ -21,6 +21,9 @@ const WHOLE: u64 = 1;
 /// Numbers of rows that are gone which a set may have beside twice as many as the alert has: with more of them it is
 /// written as a new one.
 const GONE_MAX: usize = 64;
+
+/// Calls that are known without a look at who else holds them.
+const SWEPT_MIN: usize = 10_000;
 
 #[derive(Default)]
 pub(in crate::daemon) struct Kept {
@@ -40,19 +43,30 @@ struct Set {
     rows: Vec<u64>,
 }
 
-/// The calls that a batch's alerts rest on. Several alerts rest on one call.
+/// The calls that alerts rest on, as long as somebody else holds them. Several alerts rest on one call, and an alert
+/// that grows names all of its calls again: to hash each of them anew would be most of the work.
 #[derive(Default)]
 struct Calls {
     /// So that nobody who writes logs can have two calls look alike.
     hasher: RandomState,
-    known: FxHashMap<CallId, Known>,
+    /// By address: as long as a call is known here, no other one has it.
+    known: FxHashMap<usize, Known>,
+    /// Calls that were known after those gone were forgotten last.
+    swept: usize,
 }
 
 struct Known {
-    call: Arc<Call>,
+    call: Weak<Call>,
     hash: u64,
-    /// The number of the batch's text that shows it, and whether that has all lines.
-    text: Option<(u32, bool)>,
+    text: Option<Shown>,
+}
+
+/// The text that shows a call.
+#[derive(Clone, Copy)]
+struct Shown {
+    place: TextPlace,
+    /// It has all lines.
+    is_whole: bool,
 }
 
 /// What an alert's evidence needs to be stored.
@@ -70,12 +84,21 @@ struct Wanted {
     hash: u64,
     /// The row that says it without all of its lines.
     lacking: Option<u32>,
+    /// A text with all lines shows it already.
+    is_shown: bool,
+}
+
+impl Wanted {
+    const fn new(index: usize, hash: u64) -> Self {
+        Self { index, hash, lacking: None, is_shown: false }
+    }
 }
 
 impl Plan {
     /// The calls whose lines are wanted.
     pub(in crate::daemon) fn calls<'a>(&self, alert: &'a Alert) -> impl Iterator<Item = &'a Call> {
-        let evidence = self.wanted.iter().filter_map(|wanted| alert.evidence.get(wanted.index));
+        let wanted = self.wanted.iter().filter(|wanted| !wanted.is_shown);
+        let evidence = wanted.filter_map(|wanted| alert.evidence.get(wanted.index));
         evidence.map(|evidence| &*evidence.call)
     }
 }
@@ -86,14 +109,18 @@ impl Kept {
         let set = self.take(alert.id);
         let set = set.filter(|set| set.rows.len() <= 2 * alert.evidence.len() + GONE_MAX);
         let hashes = alert.evidence.iter().map(|evidence| self.calls.hash(evidence));
-        match set {
+        let mut plan = match set {
             Some(set) => compare(set, hashes),
             None => {
-                let wanted = hashes.enumerate();
-                let wanted = wanted.map(|(index, hash)| Wanted { index, hash, lacking: None });
+                let wanted = hashes.enumerate().map(|(index, hash)| Wanted::new(index, hash));
                 Plan { set: None, wanted: wanted.collect(), gone: Vec::new() }
             }
+        };
+        for wanted in &mut plan.wanted {
+            let call = alert.evidence.get(wanted.index).map(|evidence| &evidence.call);
+            wanted.is_shown = call.is_some_and(|call| self.calls.shows(call));
         }
+        plan
     }
 
     /// The rows of what was planned, which the batch `seq` stores. `lines` has been asked for them; what they show is
@@ -110,9 +137,9 @@ impl Kept {
         let grown = set.as_ref().map(|set| set.seq);
         let mut set = set.unwrap_or_else(|| Set { seq, rows: Vec::with_capacity(wanted.len()) });
         let mut added = Vec::new();
-        for Wanted { index, hash, lacking } in wanted {
+        for Wanted { index, hash, lacking, .. } in wanted {
             let Some(evidence) = alert.evidence.get(index) else { continue };
-            let (text, is_whole) = self.calls.text(&evidence.call, lines, texts);
+            let Shown { place, is_whole } = self.calls.text(&evidence.call, lines, texts, seq);
             if lacking.is_some() && !is_whole {
                 continue;
             }
@@ -122,7 +149,7 @@ impl Kept {
                 stage: evidence.stage.clone(),
                 call_id: evidence.call.id,
                 order: evidence.call.order(),
-                text,
+                text: place,
             });
             set.rows.push(hash | if is_whole { WHOLE } else { 0 });
         }
@@ -138,9 +165,14 @@ impl Kept {
         }
     }
 
-    /// Lets go of a batch's calls.
+    /// Forgets calls that nobody else holds any more. To be asked after each batch.
     pub(in crate::daemon) fn end_batch(&mut self) {
-        self.calls.known = FxHashMap::default();
+        self.calls.sweep();
+    }
+
+    /// Says that texts which no row names any more may be gone.
+    pub(in crate::daemon) fn forget_texts(&mut self) {
+        self.calls.known.values_mut().for_each(|known| known.text = None);
     }
 
     fn take(&mut self, id: AlertId) -> Option<Set> {
@@ -181,7 +213,7 @@ fn compare(set: Set, hashes: impl Iterator<Item = u64>) -> Plan {
             places.get(&hash).copied()
         });
         let Some(number) = number else {
-            wanted.push(Wanted { index, hash, lacking: None });
+            wanted.push(Wanted::new(index, hash));
             continue;
         };
         next = number + 1;
@@ -189,7 +221,8 @@ fn compare(set: Set, hashes: impl Iterator<Item = u64>) -> Plan {
             *is_met = true;
         }
         if set.rows.get(number).is_some_and(|row| row & WHOLE == 0) {
-            wanted.push(Wanted { index, hash, lacking: u32::try_from(number).ok() });
+            let lacking = u32::try_from(number).ok();
+            wanted.push(Wanted { lacking, ..Wanted::new(index, hash) });
         }
     }
     let rows = set.rows.iter().zip(is_met).enumerate();
@@ -207,27 +240,47 @@ impl Calls {
         if hash == GONE { WHOLE << 1 } else { hash }
     }
 
-    /// The number of the text that shows the call, and whether that has all lines.
-    fn text(&mut self, call: &Arc<Call>, lines: &Lines, texts: &mut Vec<String>) -> (u32, bool) {
+    /// Whether a text with all lines shows the call.
+    fn shows(&self, call: &Arc<Call>) -> bool {
+        let known = self.known.get(&Arc::as_ptr(call).addr());
+        known.and_then(|known| known.text).is_some_and(|text| text.is_whole)
+    }
+
+    /// The text that shows the call: a stored one, if that has all lines, or one of the batch `seq`.
+    fn text(
+        &mut self,
+        call: &Arc<Call>,
+        lines: &Lines,
+        texts: &mut Vec<String>,
+        seq: u64,
+    ) -> Shown {
         let known = self.known(call);
-        *known.text.get_or_insert_with(|| {
-            let evidence = Evidence { stage: "".into(), call: Arc::clone(call) };
-            let view = EvidenceView::new(&evidence, lines.of(call));
-            let is_whole = view.lines.iter().all(|line| line.text.is_some());
-            texts.push(serde_json::to_string(&view).unwrap_or_default());
-            (u32::try_from(texts.len() - 1).unwrap_or(u32::MAX), is_whole)
-        })
+        if let Some(shown) = known.text.filter(|text| text.is_whole || text.place.seq == seq) {
+            return shown;
+        }
+        let evidence = Evidence { stage: "".into(), call: Arc::clone(call) };
+        let view = EvidenceView::new(&evidence, lines.of(call));
+        let is_whole = view.lines.iter().all(|line| line.text.is_some());
+        let number = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+        texts.push(serde_json::to_string(&view).unwrap_or_default());
+        *known.text.insert(Shown { place: TextPlace { seq, number }, is_whole })
     }
 
     fn known(&mut self, call: &Arc<Call>) -> &mut Known {
         let hasher = &self.hasher;
-        let fresh = || Known { call: Arc::clone(call), hash: hash(hasher, call), text: None };
-        let known = self.known.entry(call.id).or_insert_with(fresh);
-        // Two rules may hold the same call each for itself; should they not say the same of it, each counts.
-        if !Arc::ptr_eq(&known.call, call) && known.call != *call {
-            *known = fresh();
+        self.known.entry(Arc::as_ptr(call).addr()).or_insert_with(|| Known {
+            call: Arc::downgrade(call),
+            hash: hash(hasher, call),
+            text: None,
+        })
+    }
+
+    /// Forgets calls that nobody else holds any more, once there may be as many of them as of others.
+    fn sweep(&mut self) {
+        if self.known.len() / 2 > self.swept.max(SWEPT_MIN) {
+            self.known.retain(|_, known| known.call.strong_count() > 0);
+            self.swept = self.known.len();
         }
-        known
     }
 }
 

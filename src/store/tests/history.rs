@@ -113,7 +113,7 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     other.rule = "another-rule".into();
     rows.push(AlertRow { alert: other, evidence: EvidenceRows::Whole(vec![]), replaces: vec![] });
     store.commit(&Batch { alerts: rows, ..Batch::default() }).unwrap();
-    let whole = store.alerts_of("a-rule", None).unwrap();
+    let whole = store.alerts_of("a-rule", None, None).unwrap();
     for field in FIELDS {
         let wanted: [(Text, Text); 2] =
             [(field.into(), "it".into()), ("tenant".into(), "acme".into())];
@@ -123,7 +123,12 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
         assert_eq!(found[0].1.closing, alert(field, &[]).closing);
     }
     assert_eq!(whole.len(), FIELDS.len());
-    assert_eq!(store.alerts_of("a-rule", Some(Micros(6))).unwrap().len(), 3);
+    let [first, second] = [&whole[0], &whole[1]];
+    let some = store.alerts_of("a-rule", None, Some(&[&first.0, &second.0, &[]])).unwrap();
+    let [some, expected] =
+        [some, vec![first.clone(), second.clone()]].map(|found| found.into_iter().map(|(group, _)| group));
+    assert!(some.eq(expected), "none of other groups");
+    assert_eq!(store.alerts_of("a-rule", Some(Micros(6)), None).unwrap().len(), 3);
 }
 
 #[test]
