@@ -98,6 +98,12 @@ impl Lines {
         steps(call).filter_map(|(_, step)| self.known.get(&step.record).cloned()).collect()
     }
 
+    /// Whether the lines of a call that was looked for are all there.
+    fn are_whole(&self, call: &Call) -> bool {
+        let known = |step: &Step| self.known.get(&step.record);
+        steps(call).all(|(_, step)| known(step).is_some_and(|line| line.text.is_some()))
+    }
+
     fn remember(&mut self, line: WitnessLine) {
         let text = line.text.as_ref().map_or(0, String::len);
         self.bytes += text + size_of::<WitnessLine>() + line.file.len();

@@ -410,7 +410,9 @@ impl Pipeline {
     fn pace(&mut self, lines: u64, took: Duration) {
         if took > BATCH_TIME_MAX && !self.is_single_pass {
             self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
-        } else if (took < BATCH_TIME_MAX / 3 || self.is_single_pass) && lines >= self.batch_lines_max as u64 / 2 {
+        } else if (took < BATCH_TIME_MAX / 3 || self.is_single_pass)
+            && lines >= self.batch_lines_max as u64 / 2
+        {
             // Twice the lines take twice the time, mostly: that leaves some room for those that take more.
             self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
         }

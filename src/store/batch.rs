@@ -12,7 +12,8 @@ use super::{
 };
 use crate::fault::{self, Point};
 use crate::model::{
-    Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, FirstSeen, Micros, OutboxItem, PairFact, Record, Reject,
+    Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, FirstSeen, Micros, OutboxItem,
+    PairFact, Record, Reject,
 };
 
 /// Everything that one batch of lines led to.

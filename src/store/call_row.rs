@@ -5,8 +5,8 @@ use duckdb::{Appender, Row};
 use super::StoreError;
 use super::record_row::args_json;
 use super::value::{
-    Words, bytes, get_id, get_json, get_text, get_time, get_word, json_list, number, optional, real,
-    shared, small, text, time,
+    Words, bytes, get_id, get_json, get_text, get_time, get_word, json_list, number, optional,
+    real, shared, small, text, time,
 };
 use crate::model::{
     Call, CallId, Certainty, Dialect, Discrepancy, EventKind, JoinedBy, OutcomeClass, Ran,

@@ -112,7 +112,11 @@ fn whole_row<'a>(
     ]
 }
 
-fn added_row<'a>(row: &'a AlertRow, seq: u64, added: &'a EvidenceRow) -> [super::value::Sql<'a>; 12] {
+fn added_row<'a>(
+    row: &'a AlertRow,
+    seq: u64,
+    added: &'a EvidenceRow,
+) -> [super::value::Sql<'a>; 12] {
     let OrderKey { at, stream, position } = &added.order;
     [
         bytes(&row.alert.id.0),

@@ -139,10 +139,10 @@ impl Kept {
         let mut added = Vec::new();
         for Wanted { index, hash, lacking, .. } in wanted {
             let Some(evidence) = alert.evidence.get(index) else { continue };
-            let Shown { place, is_whole } = self.calls.text(&evidence.call, lines, texts, seq);
-            if lacking.is_some() && !is_whole {
+            if lacking.is_some() && !lines.are_whole(&evidence.call) {
                 continue;
             }
+            let Shown { place, is_whole } = self.calls.text(&evidence.call, lines, texts, seq);
             gone.extend(lacking);
             added.push(EvidenceRow {
                 number: u32::try_from(set.rows.len()).unwrap_or(u32::MAX),
@@ -296,3 +296,6 @@ fn hash(hasher: &RandomState, call: &Call) -> u64 {
     }
     hasher.finish()
 }
+
+#[cfg(test)]
+mod tests;

@@ -125,8 +125,8 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     assert_eq!(whole.len(), FIELDS.len());
     let [first, second] = [&whole[0], &whole[1]];
     let some = store.alerts_of("a-rule", None, Some(&[&first.0, &second.0, &[]])).unwrap();
-    let [some, expected] =
-        [some, vec![first.clone(), second.clone()]].map(|found| found.into_iter().map(|(group, _)| group));
+    let [some, expected] = [some, vec![first.clone(), second.clone()]]
+        .map(|found| found.into_iter().map(|(group, _)| group));
     assert!(some.eq(expected), "none of other groups");
     assert_eq!(store.alerts_of("a-rule", Some(Micros(6)), None).unwrap().len(), 3);
 }
@@ -137,7 +137,8 @@ fn of_many_ids_those_of_alerts_are_known() {
     let [mine, other] = ["it", "another"].map(|value| alert("actor", &[("actor", value)]));
     let mut other = other;
     other.id = crate::model::AlertId([9; 16]);
-    let row = AlertRow { alert: mine.clone(), evidence: EvidenceRows::Whole(vec![]), replaces: vec![] };
+    let row =
+        AlertRow { alert: mine.clone(), evidence: EvidenceRows::Whole(vec![]), replaces: vec![] };
     store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
     let known = store.known_alerts(&[other.id, mine.id, mine.id]).unwrap();
     assert_eq!(known.into_iter().collect::<Vec<_>>(), [mine.id]);
