@@ -112,8 +112,8 @@ pub(crate) struct Pipeline {
     is_again: bool,
     /// Lines of the next batch, at most.
     batch_lines_max: usize,
-    /// Nobody waits for the end of a batch.
-    is_single_pass: bool,
+    /// A batch that takes longer is followed by smaller ones.
+    batch_time_max: Duration,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
     rejoining: Rejoining,
@@ -205,7 +205,7 @@ impl Pipeline {
             is_first_look: true,
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
-            is_single_pass: setup.is_single_pass,
+            batch_time_max: if setup.is_single_pass { Duration::MAX } else { BATCH_TIME_MAX },
             empty_rounds: 0,
             rejoining: Rejoining::open(&store, setup.is_single_pass)?,
             store,
@@ -408,11 +408,9 @@ impl Pipeline {
     /// Makes the next batch as large as the machine takes in a bearable time. What a batch reads again of the past costs
     /// less a line the larger it is, so that one for whose end nobody waits is as large as memory takes.
     fn pace(&mut self, lines: u64, took: Duration) {
-        if took > BATCH_TIME_MAX && !self.is_single_pass {
+        if took > self.batch_time_max {
             self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
-        } else if (took < BATCH_TIME_MAX / 3 || self.is_single_pass)
-            && lines >= self.batch_lines_max as u64 / 2
-        {
+        } else if took < self.batch_time_max / 3 && lines >= self.batch_lines_max as u64 / 2 {
             // Twice the lines take twice the time, mostly: that leaves some room for those that take more.
             self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
         }

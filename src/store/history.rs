@@ -246,7 +246,7 @@ impl Store {
     ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
         // Each as the column spells it.
         let groups = groups.map(|groups| {
-            let texts: Vec<String> = groups.iter().map(|group| alert_row::json(group)).collect();
+            let texts: Vec<String> = groups.iter().copied().map(alert_row::json).collect();
             alert_row::json(&texts)
         });
         let mut statement = self.connection.prepare(

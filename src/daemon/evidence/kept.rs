@@ -109,12 +109,11 @@ impl Kept {
         let set = self.take(alert.id);
         let set = set.filter(|set| set.rows.len() <= 2 * alert.evidence.len() + GONE_MAX);
         let hashes = alert.evidence.iter().map(|evidence| self.calls.hash(evidence));
-        let mut plan = match set {
-            Some(set) => compare(set, hashes),
-            None => {
-                let wanted = hashes.enumerate().map(|(index, hash)| Wanted::new(index, hash));
-                Plan { set: None, wanted: wanted.collect(), gone: Vec::new() }
-            }
+        let mut plan = if let Some(set) = set {
+            compare(set, hashes)
+        } else {
+            let wanted = hashes.enumerate().map(|(index, hash)| Wanted::new(index, hash));
+            Plan { set: None, wanted: wanted.collect(), gone: Vec::new() }
         };
         for wanted in &mut plan.wanted {
             let call = alert.evidence.get(wanted.index).map(|evidence| &evidence.call);
