@@ -405,8 +405,8 @@ impl Pipeline {
         self.journal.as_ref().map_or(&[], Journal::breaks)
     }
 
-    /// Makes the next batch as large as the machine takes in a bearable time. What a batch reads again of the past costs
-    /// less a line the larger it is, so that one for whose end nobody waits is as large as memory takes.
+    /// Makes the next batch as large as the machine takes in a bearable time. What a batch reads again of the past
+    /// costs less a line the larger it is, so that one for whose end nobody waits is as large as memory takes.
     fn pace(&mut self, lines: u64, took: Duration) {
         if took > self.batch_time_max {
             self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);

@@ -12,7 +12,8 @@ use super::{Lines, steps};
 use crate::model::{Alert, AlertId, Call, Evidence, EvidenceView, event_words};
 use crate::store::{EvidenceRow, EvidenceRows, TextPlace};
 
-/// Rows after which those of alerts that did not change since half as many were written are forgotten, eight bytes each.
+/// Rows after which those of alerts that did not change since half as many were written are forgotten: eight bytes
+/// each.
 const ROWS_MAX: usize = 8_000_000;
 /// A row that the alert rests on no longer.
 const GONE: u64 = 0;

@@ -121,8 +121,8 @@ impl Pipeline {
         Ok(asked.into_iter().map(|(_, alert)| alert).collect())
     }
 
-    /// Whether an alert is grave enough to be mailed and rests on at least one line that is news. An alert on history is
-    /// mailed when news comes to it.
+    /// Whether an alert is grave enough to be mailed and rests on at least one line that is news. An alert on history
+    /// is mailed when news comes to it.
     fn is_mail_wanted(&self, alert: &Alert) -> bool {
         let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
         mail.is_some() && !alert.evidence.iter().all(|evidence| self.is_history(&evidence.call))
