@@ -1,6 +1,7 @@
 //! What people do with rules, through the real binary.
 
 mod explain;
+mod lines;
 mod overrides;
 mod reload;
 mod replay;

@@ -16,8 +16,10 @@ use super::failure::Failure;
 use super::output::Format;
 use super::words::{count, count_of};
 use super::{Common, setup};
-use crate::daemon::{OVERRIDES, RuleFolder, RulesError};
-use crate::detect::{RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped};
+use crate::daemon::{OVERRIDES, Rehearsal, RuleFolder, RulesError};
+use crate::detect::{
+    CaseLog, Rule, RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped,
+};
 use crate::untrusted::display_untrusted;
 
 #[derive(clap::Subcommand, Debug)]
@@ -110,7 +112,7 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
     problems.extend(rules.tune(&overrides, &others));
-    problems.extend(rules.inspect_tuned(&written, &overrides));
+    problems.extend(rules.inspect_tuned(&written, &overrides).into_values().flatten());
     problems.extend(files.misnamed.iter().cloned());
     problems.sort();
     problems.dedup();
@@ -149,7 +151,7 @@ fn test(
         }
     };
     let rules = Arc::new(rules);
-    let results = run_tests(&rules);
+    let results = results(&rules, &files, common)?;
     let failed = results.iter().filter(|result| result.failure.is_some()).count();
     match common.output {
         Format::Json => results.iter().try_for_each(|result| {
@@ -167,6 +169,27 @@ fn test(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
+/// Runs all cases. Raw lines in files of the user's are read with the configuration, as his logs are; those in built-in
+/// files are about what is built in.
+fn results(
+    rules: &Arc<RuleSet>,
+    files: &RuleFolder,
+    common: &Common,
+) -> Result<Vec<TestResult>, Failure> {
+    let (texts, shipped) = (files.texts(), shipped());
+    let is_built_in =
+        |rule: &Rule| texts.iter().any(|file| file.0 == rule.file() && shipped.contains(file));
+    let has_lines = |rule: &Rule| rule.cases().any(|case| !case.dialects.is_empty());
+    let built_in = Rehearsal::default();
+    // Without lines to be read, the rules are tested whatever the configuration is like.
+    let needs_own = rules.rules().iter().any(|rule| has_lines(rule) && !is_built_in(rule));
+    let own = needs_own.then(|| setup::rehearsal(&common.config()?)).transpose()?;
+    let read = |rule: &Rule, logs: &[CaseLog]| {
+        own.as_ref().filter(|_| !is_built_in(rule)).unwrap_or(&built_in).calls(logs)
+    };
+    Ok(run_tests(rules, &read))
+}
+
 /// How one rule's cases went, and each that failed.
 fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std::io::Result<()> {
     let mut passed = 0;
@@ -179,7 +202,9 @@ fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std
     }
     writeln!(out, "{rule:<24} {passed:>4} passed, {} failed", failures.len())?;
     for (result, failure) in failures {
-        writeln!(out, "  {} ({}): {failure}", result.case, result.variant)?;
+        // Both may quote what the file says.
+        let (case, failure) = (display_untrusted(&result.case), display_untrusted(failure));
+        writeln!(out, "  {case} ({}): {failure}", result.variant)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit};
 use super::failure::Failure;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::daemon::{RuleSource, Rulebook, RulesError, Setup, journal_path, now};
+use crate::daemon::{Rehearsal, RuleSource, Rulebook, RulesError, Setup, journal_path, now};
 use crate::detect::RuleSet;
 use crate::model::Micros;
 use crate::store::OpenOptions;
@@ -96,6 +96,16 @@ pub(super) fn refused(error: RulesError) -> Failure {
         RulesError::Unknown { .. } | RulesError::Configuration(_) => Failure::config(error),
         RulesError::Problems { .. } => Failure::data(error),
     }
+}
+
+/// What makes calls of the raw lines in rule files, as a daemon with this configuration would.
+pub(super) fn rehearsal(config: &Config) -> Result<Rehearsal, Failure> {
+    Ok(Rehearsal {
+        outcome_words: config.outcomes.clone(),
+        path_patterns: config.tail.path_patterns.clone(),
+        clocks: config.clocks.clone(),
+        catalogue: catalogue(config)?,
+    })
 }
 
 pub(super) fn catalogue(config: &Config) -> Result<Catalogue, Failure> {

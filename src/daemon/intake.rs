@@ -4,6 +4,7 @@
 //! backfill over many files comes in order of time, and each file's part of a batch is a prefix of what was unread.
 
 mod again;
+mod pasted;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use crate::model::{IngestCode, IngestEvent, Micros, Record, RecordId, Reject, Te
 use crate::store::{Gap, Position};
 use crate::tail::{Chunk, Cursor, ScanReport, SourceStatus, Tail};
 pub(super) use again::Again;
+pub(super) use pasted::Pasted;
 
 /// Bytes read ahead over all files; their records take several times as much.
 const READ_AHEAD_BYTES: usize = 8 << 20;

@@ -1,12 +1,13 @@
 //! The rules in force and where each comes from: the built-in files with a user's folder laid over them, changed by the
 //! folder's `overrides.toml`, without those that are switched off.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::rule_folder::{self, Fingerprint, RuleFolder};
-use crate::detect::{Rule, RuleProblem, RuleSet, merge, rule_name, shipped};
+use crate::detect::{Overrides, Rule, RuleProblem, RuleSet, merge, rule_name, shipped};
 use crate::untrusted::display_untrusted;
 
 /// Where rules come from.
@@ -39,6 +40,8 @@ pub struct RuleEntry {
     pub is_disabled: bool,
     /// What the overrides change, a phrase each.
     pub changes: Vec<String>,
+    /// Why the rule, since they changed it, probably does not do what is meant: a line each.
+    pub doubts: Vec<String>,
 }
 
 /// Where a rule file comes from.
@@ -126,6 +129,7 @@ impl RuleSource {
             let may_pass = own.unread.iter().any(|unread| unread.may_pass);
             return Err(RulesError::Problems { problems, may_pass });
         }
+        let mut doubts = doubts(&rules, &on, &overrides);
         let entries: Vec<RuleEntry> = files
             .iter()
             .map(|(file, text)| {
@@ -142,6 +146,7 @@ impl RuleSource {
                     },
                     is_disabled: is_off(file) || overrides.disables(name),
                     changes: overrides.words(name),
+                    doubts: doubts.remove(name).unwrap_or_default(),
                 }
             })
             .collect();
@@ -155,6 +160,21 @@ impl RuleSource {
     pub(super) fn fingerprint(&self) -> Fingerprint {
         self.folder.as_deref().map(rule_folder::fingerprint).unwrap_or_default()
     }
+}
+
+/// What is doubted of rules only since overrides changed them, by name.
+fn doubts(
+    rules: &RuleSet,
+    files: &[(&str, &str)],
+    overrides: &Overrides,
+) -> BTreeMap<String, Vec<String>> {
+    if overrides.changed() == 0 {
+        return BTreeMap::new();
+    }
+    let (written, ..) = RuleSet::readable(files);
+    let lines = |doubts: Vec<RuleProblem>| doubts.iter().map(ToString::to_string).collect();
+    let found = rules.inspect_tuned(&written, overrides);
+    found.into_iter().map(|(name, doubts)| (name, lines(doubts))).collect()
 }
 
 impl Rulebook {

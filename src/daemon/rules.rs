@@ -13,10 +13,11 @@ use super::drive::Driver;
 use super::pipeline::Pipeline;
 use super::rule_folder::{Fingerprint, marked};
 use super::rulebook::{Origin, RuleEntry, RuleSource, Rulebook, RulesError};
-use crate::detect::{Rule, RuleCost};
+use crate::detect::{CaseTold, Rule, RuleCost};
+use crate::model::Dialect;
 use crate::store::StoreError;
 use crate::untrusted::display_untrusted;
-use crate::web::{RuleLoad, RuleShown, RulesShown};
+use crate::web::{CaseShown, RuleLoad, RuleShown, RulesShown};
 
 /// How often the folder is looked at. A change is taken up when two looks in a row have seen the same, so that files
 /// that belong together, or are being written, are read together and whole.
@@ -25,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const RETRY_LOOKS_MAX: u32 = 60;
 /// Problems that a banner names; `rules check` tells them all.
 const PROBLEMS_TOLD_MAX: usize = 3;
-/// Rules that the log names of each kind of change.
+/// Rules that the log names of each kind of change, and doubts that it tells.
 const NAMES_TOLD_MAX: usize = 20;
 /// What a file looks like of which it is not known what it held when it was read.
 const UNKNOWN: [i64; 6] = [-1; 6];
@@ -78,6 +79,9 @@ impl Keeper {
         // Looked at first, so that what changes while it is read is seen as a change.
         let read = source.fingerprint();
         let book = source.load()?;
+        for doubt in doubts(&book) {
+            tracing::warn!("{doubt}");
+        }
         let shown = watch::Sender::new(shown(&book));
         let (seen, looked_at) = (read.clone(), Instant::now());
         Ok(Self { source, book, read, seen, looked_at, retry: None, shown, settings: None })
@@ -155,7 +159,8 @@ impl Keeper {
                 )
             });
         }
-        let told = difference(&self.book, &book);
+        let told = std::iter::once(difference(&self.book, &book)).chain(doubts(&book));
+        let told = told.collect::<Vec<_>>().join("\n");
         self.shown.send_replace(shown(&book));
         self.book = book;
         Some(told)
@@ -255,8 +260,8 @@ impl Driver {
             health.rules_refused = refused;
             is_new
         });
-        if let Some(told) = taken {
-            tracing::warn!("{told}");
+        for line in taken.iter().flat_map(|told| told.lines()) {
+            tracing::warn!("{line}");
         }
         let rules = &self.rules.book().rules;
         if Arc::ptr_eq(rules, &self.setup.rules) {
@@ -307,6 +312,20 @@ fn difference(before: &Rulebook, after: &Rulebook) -> String {
     )
 }
 
+/// What is doubted of rules since the overrides changed them, a line each for the log. They are in force all the same.
+fn doubts(book: &Rulebook) -> Vec<String> {
+    let all = || book.entries.iter().flat_map(|entry| &entry.doubts);
+    let mut lines: Vec<String> =
+        all().take(NAMES_TOLD_MAX).map(|doubt| display_untrusted(doubt)).collect();
+    let more = all().count().saturating_sub(NAMES_TOLD_MAX);
+    if more > 0 {
+        lines.push(format!(
+            "and {more} more doubts; the rules page and `calltrail rules check` tell them all"
+        ));
+    }
+    lines
+}
+
 fn listed(names: &[&str]) -> String {
     let first = names.iter().take(NAMES_TOLD_MAX).map(|name| display_untrusted(name));
     let first: Vec<String> = first.collect();
@@ -331,6 +350,7 @@ fn of_entry(entry: &RuleEntry, rule: Option<&Rule>) -> RuleShown {
         },
         is_disabled: entry.is_disabled,
         changes: entry.changes.clone(),
+        doubts: entry.doubts.clone(),
         ..RuleShown::default()
     };
     if let Some(rule) = rule {
@@ -346,9 +366,14 @@ fn of_entry(entry: &RuleEntry, rule: Option<&Rule>) -> RuleShown {
         shown.tags = rule.tags.iter().map(ToString::to_string).collect();
         shown.references.clone_from(&rule.references);
         shown.status.clone_from(&rule.status);
-        shown.cases = rule.cases().map(|(name, fires)| (name.to_owned(), fires)).collect();
+        shown.cases = rule.cases().map(case).collect();
     }
     shown
+}
+
+fn case(told: CaseTold<'_>) -> CaseShown {
+    let dialects: Vec<&str> = told.dialects.into_iter().map(Dialect::as_str).collect();
+    CaseShown { name: told.name.to_owned(), fires: told.fires, dialects: dialects.join(", ") }
 }
 
 #[cfg(test)]
@@ -452,6 +477,38 @@ mod tests {
                 && told.ends_with("(removed: a; switched on: call-burst)."),
             "{told}"
         );
+    }
+
+    #[test]
+    fn what_overrides_make_doubtful_is_told_and_in_force() {
+        let home = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::start(source(home.path())).unwrap();
+        let overrides = "[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n";
+        fs::write(home.path().join("overrides.toml"), overrides).unwrap();
+        let told = taken(&mut keeper);
+        let doubt = "overrides.toml:2:1: with this, `rubber-stamp` is in doubt: no call can fit";
+        let mut lines = told.lines();
+        assert!(
+            lines.next().is_some_and(|line| line.ends_with("(changed: rubber-stamp).")),
+            "{told}"
+        );
+        assert!(lines.next().is_some_and(|line| line.starts_with(doubt)), "{told}");
+        assert_eq!(lines.next(), None);
+        let doubts = |keeper: &Keeper| -> Vec<(String, String)> {
+            let shown = keeper.shown().borrow().clone();
+            let of = |rule: &RuleShown| (rule.name.clone(), rule.doubts.concat());
+            let all = shown.rules.iter().map(of);
+            all.filter(|(_, doubts)| !doubts.is_empty()).collect()
+        };
+        let shown = doubts(&keeper);
+        assert!(
+            matches!(&*shown, [(rule, told)] if rule == "rubber-stamp" && told.starts_with(doubt)),
+            "{shown:?}"
+        );
+        assert!(keeper.shown().borrow().refused.is_none());
+        fs::write(home.path().join("overrides.toml"), overrides.replace("= 0", "= 1")).unwrap();
+        assert_eq!(taken(&mut keeper).lines().count(), 1);
+        assert_eq!(doubts(&keeper), []);
     }
 
     /// Looks until something comes of it.

@@ -1,8 +1,11 @@
 //! What people are told of a rule: its type, its stages, its cases, where it stands.
 
+use super::cases::Given;
+use super::logs;
 use super::rule::{Kind, Rule, RuleSet};
 use super::stages::Slot;
 use super::tally::Counted;
+use crate::model::Dialect;
 
 impl Kind {
     /// The kinds of calls that the rule looks for, in the order of its stages.
@@ -56,8 +59,25 @@ impl Rule {
         &self.file
     }
 
-    /// Its cases: the name of each, and whether it must fire.
-    pub fn cases(&self) -> impl Iterator<Item = (&str, bool)> {
-        self.cases.iter().map(|case| (case.name.as_str(), !case.fires.is_empty()))
+    /// Its cases.
+    pub fn cases(&self) -> impl Iterator<Item = CaseTold<'_>> {
+        self.cases.iter().map(|case| CaseTold {
+            name: &case.name,
+            fires: !case.fires.is_empty(),
+            dialects: match &case.given {
+                Given::Events(_) => Vec::new(),
+                Given::Logs(logs) => logs::dialects(logs),
+            },
+        })
     }
+}
+
+/// One case of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CaseTold<'a> {
+    pub name: &'a str,
+    /// Whether the rule must fire.
+    pub fires: bool,
+    /// What its raw lines are in; none for a case that describes calls.
+    pub dialects: Vec<Dialect>,
 }

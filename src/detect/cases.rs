@@ -1,4 +1,4 @@
-//! The cases under `tests:`: calls described in a line each, and what must fire.
+//! The cases under `tests:`: calls described in a line each, or raw lines of logs, and what must fire.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use crate::model::{
 
 use super::allowance::Allowance;
 use super::field::did_you_mean;
+use super::logs::{self, CaseLog};
 use super::problem::Problems;
 use super::yaml::{Entry, Node, Value, entry};
 
@@ -17,9 +18,16 @@ use super::yaml::{Entry, Node, Value, entry};
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    pub(super) events: Vec<(Arc<Call>, Labels)>,
+    pub(super) given: Given,
     /// What must fire; empty for a case that must stay silent.
     pub(super) fires: Vec<Firing>,
+}
+
+/// What a case is made of.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Events(Vec<(Arc<Call>, Labels)>),
+    Logs(Vec<CaseLog>),
 }
 
 /// One alert that a case expects.
@@ -27,20 +35,20 @@ pub(super) struct Case {
 pub(super) struct Firing {
     /// Fields and values that the alert's group must hold.
     pub(super) group: Vec<(String, String)>,
-    /// Exactly the evidence, as indices of the case's events.
-    pub(super) calls: Vec<usize>,
+    /// Exactly the evidence, as indices of the case's events or lines.
+    pub(super) evidence: Vec<usize>,
 }
 
 /// 2026-01-01T00:00:00Z, where every case starts.
 const START: Micros = Micros(1_767_225_600_000_000);
 
-/// The most events of a case, repeats included.
-const EVENTS_MAX: u64 = 10_000;
+/// The most events of a case, repeats included, and the most lines.
+pub(super) const EVENTS_MAX: u64 = 10_000;
 
 /// What an event takes in memory, in bytes, about.
 const EVENT_BYTES: usize = 1 << 10;
 
-const CASE_KEYS: [&str; 3] = ["name", "events", "fires"];
+const CASE_KEYS: [&str; 5] = ["name", "events", "lines", "dialect", "fires"];
 
 const EVENT_KEYS: [&str; 29] = [
     "at",
@@ -100,7 +108,7 @@ fn case(
         return None;
     }
     let Some(entries) = node.map() else {
-        problems.push(node.mark, "a case is a map with `name`, `events` and `fires`");
+        problems.push(node.mark, "a case is a map with `name`, `events` or `lines`, and `fires`");
         return None;
     };
     check_keys(entries, &CASE_KEYS, problems);
@@ -108,14 +116,7 @@ fn case(
     if name.is_none() {
         problems.push(node.mark, "a case has a `name`");
     }
-    let mut events = Vec::new();
-    let described = entry(entries, "events").and_then(|found| found.node.list());
-    for described in described.unwrap_or_default() {
-        add_events(described, &mut events, allowance, problems);
-    }
-    if events.is_empty() {
-        problems.push(node.mark, "a case has a list of `events`");
-    }
+    let given = given(node, entries, allowance, problems);
     let Some(fires) = entry(entries, "fires") else {
         problems.push(node.mark, "a case says what `fires`: false, or a list of alerts");
         return None;
@@ -123,24 +124,72 @@ fn case(
     let fires = match &fires.node.value {
         Value::Bool(false) => Vec::new(),
         Value::List(nodes) if !nodes.is_empty() => {
-            nodes.iter().filter_map(|node| firing(node, group_by, events.len(), problems)).collect()
+            nodes.iter().filter_map(|node| firing(node, group_by, &given, problems)).collect()
         }
         _ => {
-            problems.push(fires.mark, "`fires` is false or a list of `{group: .., calls: [..]}`");
+            let message =
+                format!("`fires` is false or a list of `{{group: .., {}: [..]}}`", given.word());
+            problems.push(fires.mark, message);
             Vec::new()
         }
     };
-    Some(Case { name: name?.to_owned(), events, fires })
+    Some(Case { name: name?.to_owned(), given, fires })
+}
+
+/// What the case is made of; empty where nothing of it can be read, which is told.
+fn given(
+    node: &Node,
+    entries: &[Entry],
+    allowance: &mut Allowance,
+    problems: &mut Problems<'_>,
+) -> Given {
+    let dialect = entry(entries, "dialect");
+    if let Some(lines) = entry(entries, "lines") {
+        if let Some(found) = entry(entries, "events") {
+            problems.push(found.mark, "a case has `events` or `lines`, and not both");
+        }
+        return Given::Logs(logs::read(lines, dialect, allowance, problems));
+    }
+    if let Some(found) = dialect {
+        problems.push(found.mark, "`dialect` is that of `lines`, and here are none");
+    }
+    let mut events = Vec::new();
+    let described = entry(entries, "events").and_then(|found| found.node.list());
+    for described in described.unwrap_or_default() {
+        add_events(described, &mut events, allowance, problems);
+    }
+    if events.is_empty() {
+        problems.push(node.mark, "a case has a list of `events`, or `lines` of a `dialect`");
+    }
+    Given::Events(events)
+}
+
+impl Given {
+    /// What evidence is named by.
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Events(_) => "calls",
+            Self::Logs(_) => "lines",
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Self::Events(events) => events.len(),
+            Self::Logs(logs) => logs::count(logs),
+        }
+    }
 }
 
 fn firing(
     node: &Node,
     group_by: &[Text],
-    events: usize,
+    given: &Given,
     problems: &mut Problems<'_>,
 ) -> Option<Firing> {
     let entries = node.map().unwrap_or_default();
-    check_keys(entries, &["group", "calls"], problems);
+    let (word, count) = (given.word(), given.count());
+    check_keys(entries, &["group", word], problems);
     let mut group = Vec::new();
     for part in entry(entries, "group").and_then(|found| found.node.map()).unwrap_or_default() {
         if !group_by.iter().any(|name| **name == part.key) {
@@ -151,25 +200,28 @@ fn firing(
             None => problems.push(part.mark, "a group's value is a text"),
         }
     }
-    let nodes = entry(entries, "calls").and_then(|found| found.node.list()).unwrap_or_default();
-    let mut calls = Vec::new();
+    let nodes = entry(entries, word).and_then(|found| found.node.list()).unwrap_or_default();
+    let mut evidence = Vec::new();
     for node in nodes {
         // Each is evidence once at most, and so there are never more than events.
         let fits = |range: &std::ops::Range<usize>| {
-            range.end <= events && range.len() <= events.saturating_sub(calls.len())
+            range.end <= count && range.len() <= count.saturating_sub(evidence.len())
         };
         if let Some(range) = range(node).filter(fits) {
-            calls.extend(range);
-        } else {
-            let message = "`calls` holds indices of events from 0, or ranges such as 0-19";
+            evidence.extend(range);
+        } else if count > 0 {
+            let things = if word == "lines" { "lines" } else { "events" };
+            let message =
+                format!("`{word}` holds indices of {things} from 0, or ranges such as 0-19");
             problems.push(node.mark, message);
         }
     }
-    if calls.is_empty() {
-        problems.push(node.mark, "an alert that fires names its `calls`");
+    // Where nothing of the case can be read, that is what is told.
+    if evidence.is_empty() && count > 0 {
+        problems.push(node.mark, format!("an alert that fires names its `{word}`"));
         return None;
     }
-    Some(Firing { group, calls })
+    Some(Firing { group, evidence })
 }
 
 fn range(node: &Node) -> Option<std::ops::Range<usize>> {
@@ -182,7 +234,7 @@ fn range(node: &Node) -> Option<std::ops::Range<usize>> {
     (first <= last).then_some(first..last.checked_add(1)?)
 }
 
-fn check_keys(entries: &[Entry], known: &[&str], problems: &mut Problems<'_>) {
+pub(super) fn check_keys(entries: &[Entry], known: &[&str], problems: &mut Problems<'_>) {
     for found in entries.iter().filter(|found| !known.contains(&found.key.as_str())) {
         let hint = did_you_mean(&found.key, known.iter().copied());
         problems.push(found.mark, format!("the key `{}` is not known here{hint}", found.key));

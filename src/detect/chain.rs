@@ -14,20 +14,24 @@ use super::stages::{Chain, Order};
 use super::tally::Tally;
 
 /// A call that can fill a stage of a rule, in one of the rule's groups.
+///
+/// There are several of them for every call that is held, and groups of very many principals mostly hold one: what is
+/// asked of all of them again and again stands in the event itself, and its room counts.
 #[derive(Clone, Debug)]
-pub(super) struct Event {
-    pub(super) at: Micros,
-    /// The slots it fits, as bits.
-    pub(super) stages: u32,
-    held: Held,
-}
-
-/// What is held of an event's call.
-#[derive(Clone, Debug)]
-enum Held {
-    Whole(Arc<Call>),
+pub(super) enum Event {
+    Whole {
+        at: Micros,
+        stages: u32,
+        is_future: bool,
+        call: Arc<Call>,
+    },
     /// Enough to say whether anything fires, in a tenth of the room. Evidence needs the call itself.
-    Place(Arc<Stub>),
+    Place {
+        at: Micros,
+        stages: u32,
+        is_future: bool,
+        stub: Arc<Stub>,
+    },
 }
 
 /// The places of calls that are let go of at one time.
@@ -36,11 +40,10 @@ pub(super) struct Stubs(FxHashMap<CallId, Arc<Stub>>);
 
 /// What tells one call from all others, and its order among them.
 #[derive(Clone, Debug)]
-struct Stub {
+pub(super) struct Stub {
     stream: Text,
     position: RecordId,
     id: CallId,
-    is_future: bool,
 }
 
 /// An event's place in the total order; the id only tells apart what no log would show twice.
@@ -48,56 +51,77 @@ pub(super) type Place<'a> = (Micros, &'a str, RecordId, CallId);
 
 impl Event {
     pub(super) fn new(at: Micros, stages: u32, call: &Arc<Call>) -> Self {
-        Self { at, stages, held: Held::Whole(Arc::clone(call)) }
+        Self::Whole { at, stages, is_future: is_future(call), call: Arc::clone(call) }
+    }
+
+    pub(super) const fn at(&self) -> Micros {
+        match self {
+            Self::Whole { at, .. } | Self::Place { at, .. } => *at,
+        }
+    }
+
+    /// The slots it fits, as bits.
+    pub(super) const fn stages(&self) -> u32 {
+        match self {
+            Self::Whole { stages, .. } | Self::Place { stages, .. } => *stages,
+        }
+    }
+
+    /// The same call, as one that fits other slots.
+    pub(super) fn with_stages(&self, fits: u32) -> Self {
+        let mut event = self.clone();
+        match &mut event {
+            Self::Whole { stages, .. } | Self::Place { stages, .. } => *stages = fits,
+        }
+        event
+    }
+
+    /// A clock in the future moves no window.
+    pub(super) const fn is_future(&self) -> bool {
+        match self {
+            Self::Whole { is_future, .. } | Self::Place { is_future, .. } => *is_future,
+        }
     }
 
     /// The call; none where only its place is held.
     pub(super) const fn call(&self) -> Option<&Arc<Call>> {
-        match &self.held {
-            Held::Whole(call) => Some(call),
-            Held::Place(_) => None,
+        match self {
+            Self::Whole { call, .. } => Some(call),
+            Self::Place { .. } => None,
         }
     }
 
     pub(super) fn id(&self) -> CallId {
-        match &self.held {
-            Held::Whole(call) => call.id,
-            Held::Place(stub) => stub.id,
+        match self {
+            Self::Whole { call, .. } => call.id,
+            Self::Place { stub, .. } => stub.id,
         }
     }
 
     /// Lets go of the call, but for its place, which rules share as far as they let go of it at one time.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
-        let Held::Whole(call) = &self.held else { return };
+        let Self::Whole { at, stages, is_future, call } = self else { return };
         let stub = stubs.0.entry(call.id).or_insert_with(|| {
             Arc::new(Stub {
                 stream: Text::clone(&call.stream),
                 position: call.position,
                 id: call.id,
-                is_future: is_future(call),
             })
         });
-        self.held = Held::Place(Arc::clone(stub));
+        let (at, stages, is_future) = (*at, *stages, *is_future);
+        *self = Self::Place { at, stages, is_future, stub: Arc::clone(stub) };
     }
 
     pub(super) fn place(&self) -> Place<'_> {
-        match &self.held {
-            Held::Whole(call) => (self.at, &call.stream, call.position, call.id),
-            Held::Place(stub) => (self.at, &stub.stream, stub.position, stub.id),
+        match self {
+            Self::Whole { at, call, .. } => (*at, &call.stream, call.position, call.id),
+            Self::Place { at, stub, .. } => (*at, &stub.stream, stub.position, stub.id),
         }
     }
 
     /// Total order: time, then stream, then position. Most pairs differ in time alone.
     pub(super) fn order(&self, other: &Self) -> Ordering {
-        self.at.cmp(&other.at).then_with(|| self.place().cmp(&other.place()))
-    }
-
-    /// A clock in the future moves no window.
-    pub(super) fn is_future(&self) -> bool {
-        match &self.held {
-            Held::Whole(call) => is_future(call),
-            Held::Place(stub) => stub.is_future,
-        }
+        self.at().cmp(&other.at()).then_with(|| self.place().cmp(&other.place()))
     }
 }
 
@@ -159,10 +183,10 @@ impl Course {
         let mut is_closed = false;
         for event in events {
             let fills = chain.stages.iter().enumerate().fold(0, |fills, (index, stage)| {
-                fills | (u32::from(event.stages & (1 << stage.slot) != 0) << index)
+                fills | (u32::from(event.stages() & (1 << stage.slot) != 0) << index)
             });
             self.begun += u64::from(fills & 1);
-            is_closed |= self.take(chain, event.at, fills);
+            is_closed |= self.take(chain, event.at(), fills);
         }
         is_closed
     }
@@ -191,7 +215,7 @@ impl<'a> Chains<'a> {
     pub(super) fn find(chain: &'a Chain, events: &'a [Event], floor: Micros) -> Self {
         let (fills, starts, matches) = (Vec::new(), Vec::new(), Vec::new());
         let mut found = Self { chain, events, fills, starts, matches };
-        if found.can_match() {
+        if chain.can_match(&events.iter()) {
             found.fill();
             match chain.order {
                 Order::Any => found.gather(floor),
@@ -199,23 +223,6 @@ impl<'a> Chains<'a> {
             }
         }
         found
-    }
-
-    /// Most groups never have a call for every stage, or as many as a stage counts.
-    fn can_match(&self) -> bool {
-        let wanted = self.chain.needed_bits();
-        let mut seen = 0;
-        let has_all = self.events.iter().any(|event| {
-            seen |= event.stages;
-            seen & wanted == wanted
-        });
-        has_all
-            && self.chain.stages.iter().all(|stage| {
-                let Some(count) = &stage.count else { return true };
-                let bit = 1 << count.base(stage.slot);
-                let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
-                self.events.iter().filter(|event| event.stages & bit != 0).nth(enough).is_some()
-            })
     }
 
     /// Finds the stages that each event fills: those it fits, and those whose count fits with it.
@@ -230,7 +237,7 @@ impl<'a> Chains<'a> {
             let mut fills = 0;
             for (index, (stage, tally)) in stages.iter().zip(&mut tallies).enumerate() {
                 let is_filled = match tally {
-                    None => event.stages & (1 << stage.slot) != 0,
+                    None => event.stages() & (1 << stage.slot) != 0,
                     Some(tally) => tally.take(event),
                 };
                 fills |= u32::from(is_filled) << index;
@@ -244,7 +251,7 @@ impl<'a> Chains<'a> {
         let mut course = Course::new(self.chain);
         self.starts.reserve_exact(self.events.len() * self.chain.stages.len());
         for (index, (event, fills)) in self.events.iter().zip(&self.fills).enumerate() {
-            if course.take(self.chain, event.at, *fills) && event.at >= floor {
+            if course.take(self.chain, event.at(), *fills) && event.at() >= floor {
                 self.matches.push(index);
             }
             self.starts.extend_from_slice(&course.row);
@@ -262,7 +269,7 @@ impl<'a> Chains<'a> {
             window.push_back(index);
             fillers.add(self.fills[index]);
             while let Some(first) = window.front().copied()
-                && event.at.since(self.events[first].at) > self.chain.timespan_micros
+                && event.at().since(self.events[first].at()) > self.chain.timespan_micros
             {
                 window.pop_front();
                 fillers.remove(self.fills[first]);
@@ -273,7 +280,7 @@ impl<'a> Chains<'a> {
             } else {
                 fillers.fill_all(stages)
             };
-            if event.at >= floor && is_filled {
+            if event.at() >= floor && is_filled {
                 self.matches.push(index);
             }
         }
@@ -290,7 +297,7 @@ impl<'a> Chains<'a> {
         let (Some(&first), Some(&last)) = (matches.first(), matches.last()) else {
             return Vec::new();
         };
-        let oldest = self.events[first].at.minus(self.chain.lookback_micros());
+        let oldest = self.events[first].at().minus(self.chain.lookback_micros());
         let width = self.chain.stages.len();
         let mut ends = vec![NO_END; width];
         let mut closing = matches.iter().rev().peekable();
@@ -300,20 +307,20 @@ impl<'a> Chains<'a> {
         let mut out = Vec::new();
         for index in (0..=last).rev() {
             let event = &self.events[index];
-            if event.at < oldest {
+            if event.at() < oldest {
                 break;
             }
             let is_closing = closing.next_if(|closing| **closing == index).is_some();
-            if after.is_some_and(|after| self.chain.is_apart(event.at, after)) {
+            if after.is_some_and(|after| self.chain.is_apart(event.at(), after)) {
                 ends.fill(NO_END);
                 counted_from.fill(NO_END);
             }
-            after = Some(event.at);
+            after = Some(event.at());
             let filled = match self.chain.order {
                 Order::Any => {
-                    closed_at = if is_closing { event.at } else { closed_at };
+                    closed_at = if is_closing { event.at() } else { closed_at };
                     let is_near = closed_at != NO_END
-                        && closed_at.since(event.at) <= self.chain.timespan_micros;
+                        && closed_at.since(event.at()) <= self.chain.timespan_micros;
                     if is_near { self.fills[index] } else { 0 }
                 }
                 Order::Sequence | Order::Session { .. } => {
@@ -338,8 +345,9 @@ impl<'a> Chains<'a> {
             let shown = match &stage.count {
                 None => is_filled.then_some(stage.slot),
                 Some(count) => {
-                    *from = if is_filled { event.at } else { *from };
-                    let is_near = *from != NO_END && from.since(event.at) <= count.timespan_micros;
+                    *from = if is_filled { event.at() } else { *from };
+                    let is_near =
+                        *from != NO_END && from.since(event.at()) <= count.timespan_micros;
                     count.shown_in(event, stage.slot).filter(|_| is_near)
                 }
             };
@@ -367,7 +375,7 @@ impl<'a> Chains<'a> {
             }
             let end = match ends.get(stage + 1) {
                 Some(end) => *end,
-                None if is_closing => event.at,
+                None if is_closing => event.at(),
                 None => NO_END,
             };
             let start = self.start(index, stage);
@@ -389,7 +397,7 @@ impl<'a> Chains<'a> {
         let is_counted = self.chain.counts().next().is_some();
         let is_ordered = self.chain.order != Order::Any && (last > 0 || !is_counted);
         let span = |index: &usize| {
-            let at = self.events.get(*index)?.at;
+            let at = self.events.get(*index)?.at();
             let from = if is_ordered {
                 self.start(*index, last)
             } else {
@@ -400,7 +408,7 @@ impl<'a> Chains<'a> {
                     let found = Chains::find(self.chain, events, Micros(i64::MIN));
                     found.matches.last().is_some_and(|found| found + 1 == events.len())
                 };
-                self.events.get(back.partition_point(fits).checked_sub(1)?)?.at
+                self.events.get(back.partition_point(fits).checked_sub(1)?)?.at()
             };
             Some(at.since(from))
         };

@@ -1,6 +1,6 @@
 //! Rule files to a rule set: every reference resolved, every problem reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::model::{Micros, Text};
 
@@ -42,14 +42,18 @@ pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     files.sort_unstable_by_key(|(name, _)| *name);
     let mut detections = Detections::default();
     let mut allowance = Allowance::default();
-    let mut known = BTreeSet::new();
+    let mut known = BTreeMap::new();
     let (mut rules, mut problems, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
     for (name, text) in files {
         let mut of_file = Problems::new(name);
         allowance.next_file();
         let rule = file(name, text, &mut detections, &mut allowance, &mut of_file);
-        if rule.is_some() && !known.insert(stem(name)) {
-            of_file.push(Mark::START, format!("there is another rule `{}`", stem(name)));
+        if rule.is_some() {
+            let first = *known.entry(stem(name)).or_insert(name);
+            if first != name {
+                let rule = stem(name);
+                of_file.push(Mark::START, format!("there is another rule `{rule}`, in {first}"));
+            }
         }
         let found = of_file.into_found();
         match rule {
@@ -131,7 +135,7 @@ fn file(
         mark: main.mark,
         group_by: names(main),
         type_word: type_word(main),
-        stage_names: stage_names(main),
+        stage_names: stage_names(main, &documents),
         groupings,
         kind,
         cases: Vec::new(),
@@ -177,12 +181,24 @@ fn main_document<'a>(
 /// What only a rule that fires can use would be read and never used on a helper.
 fn helpers_are_plain(documents: &[Document], main: &Document, problems: &mut Problems<'_>) {
     let mut names = Vec::new();
+    let mut ids = Vec::new();
     for document in documents {
-        if let Some(name) = &document.name {
-            if names.contains(&name) {
-                problems.push(document.mark, format!("the name `{name}` is used twice"));
+        for (known, word, kind) in
+            [(&mut names, &document.name, "name"), (&mut ids, &document.id, "id")]
+        {
+            let Some(word) = word else { continue };
+            if known.contains(&word) {
+                problems.push(document.mark, format!("the {kind} `{word}` is used twice"));
             }
-            names.push(name);
+            known.push(word);
+        }
+        // What a correlation names must be one document: another would be read and never used.
+        let other =
+            |other: &&Document| other.id == document.name && !std::ptr::eq(*other, document);
+        if let Some(name) = &document.name
+            && documents.iter().any(|document| other(&document))
+        {
+            problems.push(document.mark, format!("the name `{name}` is another document's id"));
         }
         if std::ptr::eq(document, main) {
             continue;
@@ -210,8 +226,13 @@ fn type_word(main: &Document) -> &'static str {
     }
 }
 
-/// The names of the rules that are stages, where there are several.
-fn stage_names(main: &Document) -> Vec<Text> {
+/// The names of the rules that are stages, where there are several. A rule that is referred to by its id goes by its
+/// name all the same, if it has one.
+fn stage_names(main: &Document, documents: &[Document]) -> Vec<Text> {
+    let name = |reference: &str| {
+        let named = documents.iter().find(|document| document.is_called(reference));
+        Text::from(named.and_then(|document| document.name.as_deref()).unwrap_or(reference))
+    };
     match &main.body {
         Body::Correlation(correlation)
             if matches!(
@@ -219,7 +240,7 @@ fn stage_names(main: &Document) -> Vec<Text> {
                 Correlates::Temporal { .. } | Correlates::TemporalOrdered { .. }
             ) =>
         {
-            correlation.rules.iter().map(|(_, name)| Text::from(name.as_str())).collect()
+            correlation.rules.iter().map(|(_, reference)| name(reference)).collect()
         }
         _ => Vec::new(),
     }

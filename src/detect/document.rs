@@ -32,7 +32,7 @@ pub(super) enum Body {
     Correlation(Correlation),
 }
 
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 22] = [
     "title",
     "id",
     "name",
@@ -46,6 +46,10 @@ const KEYS: [&str; 18] = [
     "date",
     "modified",
     "license",
+    "related",
+    "fields",
+    "taxonomy",
+    "scope",
     "logsource",
     "detection",
     "correlation",
@@ -76,8 +80,7 @@ impl Document {
         let detects = entry(entries, "detection").is_some();
         for found in entries {
             if !(KEYS.contains(&found.key.as_str()) || detects && found.key == "group-by") {
-                let hint = did_you_mean(&found.key, KEYS.into_iter());
-                problems.push(found.mark, format!("the key `{}` is not known{hint}", found.key));
+                problems.push(found.mark, unknown_key(&found.key));
             }
         }
         let body = body(node.mark, entries, allowance, problems);
@@ -106,6 +109,16 @@ impl Document {
     /// True if a correlation means this document by that name.
     pub(super) fn is_called(&self, reference: &str) -> bool {
         self.name.as_deref() == Some(reference) || self.id.as_deref() == Some(reference)
+    }
+}
+
+/// Why a key is refused; those that rules for other programs have are told by name.
+fn unknown_key(key: &str) -> String {
+    match key {
+        "action" => "`action` (global, reset, repeat) is not supported: write the keys that documents share \
+                     into each of them, and each rule that fires into a file of its own"
+            .to_owned(),
+        _ => format!("the key `{key}` is not known{}", did_you_mean(key, KEYS.into_iter())),
     }
 }
 
@@ -204,6 +217,11 @@ fn selection(part: &Entry, allowance: &mut Allowance, problems: &mut Problems<'_
         return None;
     }
     match &part.node.value {
+        Value::Text(_) | Value::Int(_) if part.key == "timeframe" => {
+            let message = "`timeframe` is not supported; write a correlation with a `timespan`";
+            problems.push(part.mark, message);
+            None
+        }
         Value::Map(items) if !items.is_empty() => {
             let read: Vec<Option<Expr>> = items
                 .iter()

@@ -1,6 +1,8 @@
 //! What is wrong with rules that can be read and run: cases that are missing, stages that no call can
 //! fill, groups without a bound. Told by `rules check`.
 
+use std::collections::BTreeMap;
+
 use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::{Expr, Item};
@@ -33,23 +35,37 @@ impl RuleSet {
         (set, problems, unreadable)
     }
 
-    /// What is doubted of rules only since overrides changed them; `written` are the rules without the overrides.
-    pub fn inspect_tuned(&self, written: &Self, overrides: &Overrides) -> Vec<RuleProblem> {
-        let mut found = Vec::new();
+    /// What is doubted of rules only since overrides changed them, by the rule's name; `written` are the rules without
+    /// the overrides.
+    pub fn inspect_tuned(
+        &self,
+        written: &Self,
+        overrides: &Overrides,
+    ) -> BTreeMap<String, Vec<RuleProblem>> {
+        let mut found = BTreeMap::new();
         for (name, change) in &overrides.rules {
             let of = |set: &Self| {
                 let rule = set.rules.iter().find(|rule| *rule.name == **name);
                 rule.map_or_else(Vec::new, |rule| set.doubts_of(rule))
             };
+            let doubts = of(self);
+            if doubts.is_empty() {
+                continue;
+            }
             let known = of(written);
             // What is compared with is the likeliest reason; where nothing is, the whole table is named.
             let mark = change.numbers.first().map_or(change.mark, |number| number.mark);
-            for doubt in of(self).into_iter().filter(|doubt| !known.contains(doubt)) {
+            let told = |doubt: &RuleProblem| {
                 let message = format!("with this, `{name}` is in doubt: {}", doubt.message);
-                found.push(RuleProblem::at(&overrides.file, mark, message));
+                RuleProblem::at(&overrides.file, mark, message)
+            };
+            let new = doubts.iter().filter(|doubt| !known.contains(doubt));
+            let mut new: Vec<RuleProblem> = new.map(told).collect();
+            new.dedup();
+            if !new.is_empty() {
+                found.insert(name.clone(), new);
             }
         }
-        found.dedup();
         found
     }
 
@@ -354,7 +370,7 @@ mod tests {
             let (overrides, problems) = Overrides::parse("overrides.toml", text);
             assert_eq!((problems, tuned.tune(&overrides, &[])), (Vec::new(), Vec::new()), "{text}");
             let found = tuned.inspect_tuned(&written, &overrides);
-            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+            found.values().flatten().map(ToString::to_string).collect::<Vec<_>>()
         };
         let never = doubts("[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n");
         let expected =

@@ -11,24 +11,26 @@ use crate::model::{
     Micros, Text,
 };
 
+use super::board::{Board, settle_chain, settle_first_seen};
 use super::chain::{Event, Stubs, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
 use super::group::{Group, Op, idle_micros};
 use super::history::{History, HistoryNeed};
-use super::key::{Key, Keys};
+use super::key::{Key, Keys, Namer, Numbered, Values};
 use super::known::remembered;
 use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Grouping, Kind, Rule, RuleSet, Verdicts};
-use super::seen::{Prefix, Seen};
+use super::seen::Prefix;
 use super::shelf::{Groups, Shelf};
 use super::stages::Chain;
 use super::told::Scope;
-use super::touch::{Answers, Ops, Prepared, Touch, Untimed, answered};
+use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 
-/// Changes after which groups are swept even if no window has moved: those far ahead of the clock move none.
+/// Changes among which those far ahead of the clock are counted: they move no window, and where most are of that kind
+/// groups are swept all the same.
 const UNSWEPT_MAX: usize = 50_000;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
@@ -47,8 +49,7 @@ pub struct Engine {
     batches: u64,
     /// The newest call that moves windows.
     watermark: Option<Micros>,
-    swept_at: Option<Micros>,
-    /// Changes since the last sweep.
+    /// Changes since they were last looked over for a flood.
     unswept: usize,
     /// Those of them that are ahead of the clock.
     unswept_future: usize,
@@ -58,9 +59,12 @@ pub struct Engine {
     remembers: bool,
     /// Values seen for the first time, not yet taken.
     first_seen: Vec<FirstSeenFact>,
+    namer: Namer,
     keys: Keys,
-    /// Room for the touched groups of a batch, by rule.
-    index: Vec<FxHashMap<Key, usize>>,
+    /// Room for the places of a batch's touched groups, by rule.
+    index: Vec<Vec<u32>>,
+    /// Room for a batch's touched groups, by rule.
+    room: Vec<Vec<Touch>>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
     meter: Meter,
@@ -72,23 +76,25 @@ impl Engine {
     }
 
     pub(super) fn with_limits(rules: Arc<RuleSet>, labels: Arc<LabelsOf>, limits: Limits) -> Self {
+        let namer = Namer::default();
         Self {
             meter: Meter::new(&rules),
-            keys: Keys::new(&rules),
-            shelves: rules.rules.iter().map(Shelf::new).collect(),
+            keys: Keys::new(&rules, &namer),
+            shelves: rules.rules.iter().map(|rule| Shelf::new(rule, &namer)).collect(),
+            namer,
             loads: rules.rules.iter().map(|rule| limits.load(rule)).collect(),
             limits,
             batches: 0,
             rules,
             labels,
             watermark: None,
-            swept_at: None,
             unswept: 0,
             unswept_future: 0,
             untimed: FxHashSet::default(),
             remembers: false,
             first_seen: Vec::new(),
             index: Vec::new(),
+            room: Vec::new(),
             prepared: None,
         }
     }
@@ -99,7 +105,7 @@ impl Engine {
     /// kept.
     pub fn cold(&mut self, before: Option<Micros>, settled: Option<Micros>) {
         for shelf in &mut self.shelves {
-            shelf.cool(before);
+            shelf.cold.cool(before);
         }
         self.watermark = self.watermark.max(settled);
     }
@@ -151,8 +157,8 @@ impl Engine {
         self.batches += 1;
         let mut answers = Answers::default();
         for history in history {
-            let values = history.need.alert_group.iter().map(|(_, value)| Text::clone(value));
-            match answers.entry((history.need.rule, values.collect(), history.need.since)) {
+            let key = self.namer.key(history.need.alert_group.iter().map(|(_, value)| value));
+            match answers.entry((history.need.rule, key, history.need.since)) {
                 // A rule with aliases asks once for each of the fields.
                 Entry::Occupied(mut known) => known.get_mut().calls.extend(history.calls),
                 Entry::Vacant(free) => {
@@ -162,23 +168,23 @@ impl Engine {
         }
         let mut outcomes: Vec<Outcome> = Vec::new();
         outcomes.resize_with(self.rules.rules.len(), Outcome::default);
-        for (number, (touches, all)) in prepared.touches.into_iter().zip(&mut outcomes).enumerate()
-        {
-            let mut take = |touch, history| {
-                self.meter.begin_group();
-                self.settle(touch, history, all);
-                self.meter.settled(number);
-            };
+        let mut touches = prepared.touches;
+        for (number, (touches, all)) in touches.iter_mut().zip(&mut outcomes).enumerate() {
+            self.meter.begin_rule();
+            let touches = touches.drain(..);
             if answers.is_empty() {
                 for touch in touches {
-                    take(touch, None);
+                    self.settle(touch, None, all);
                 }
             } else {
                 for (touch, history) in answered(touches, &mut answers) {
-                    take(touch, history);
+                    self.settle(touch, history, all);
                 }
             }
+            self.meter.settled(number);
         }
+        // The next batch is as large, mostly.
+        self.room = touches;
         self.settle_untimed(prepared.untimed, &mut outcomes);
         self.advance(changes);
         for outcome in &mut outcomes {
@@ -213,9 +219,11 @@ impl Engine {
         let meter = &mut self.meter;
         let mut verdicts = Verdicts::new(rules);
         let mut index = std::mem::take(&mut self.index);
-        index.resize_with(rules.rules.len(), FxHashMap::default);
-        let mut prepared = Prepared::new(changes, rules.rules.len());
+        index.resize_with(rules.rules.len(), Vec::new);
+        let mut prepared =
+            Prepared::new(changes, std::mem::take(&mut self.room), rules.rules.len());
         let keys = &mut self.keys;
+        keys.begin_batch();
         let mut values = Vec::new();
         for change in changes {
             let both = [(&change.old, false), (&change.new, true)];
@@ -233,10 +241,10 @@ impl Engine {
                     if slots == 0 {
                         continue;
                     }
-                    let mut add = |key: &Key, stages| {
+                    let mut add = |key: Numbered, stages| {
                         meter.fitted(number);
                         let Some(at) = call.at else {
-                            prepared.add_untimed(number, rule, key, call, present);
+                            prepared.add_untimed(number, rule, key.0, call, present);
                             return;
                         };
                         let event = Event::new(at, stages, call);
@@ -249,17 +257,13 @@ impl Engine {
                         }
                     } else {
                         rule.each_group(call, slots, &mut values, |values, stages| {
-                            let others = values.split_last().map(|(_, others)| others);
-                            let is_first_seen = matches!(rule.kind, Kind::FirstSeen(_));
-                            let own = others.filter(|_| is_first_seen).unwrap_or(values);
-                            add(&Key::from(own), stages);
+                            add(keys.of_values(rule.named(values)), stages);
                         });
                     }
                 }
             }
         }
-        // The next batch is as large, mostly.
-        index.iter_mut().for_each(FxHashMap::clear);
+        index.iter_mut().for_each(Vec::clear);
         self.index = index;
         prepared.split(rules, &self.shelves);
         prepared
@@ -271,9 +275,10 @@ impl Engine {
         let Some((rule, need)) = rule.zip(self.need(touch)) else {
             return Vec::new();
         };
+        let values = need.alert_group.iter().map(|(_, value)| value);
         let group = |grouping: &Grouping| {
             let names = grouping.fields.iter().map(|field| Text::from(field.as_str()));
-            names.zip(touch.key.iter().cloned()).collect()
+            names.zip(values.clone().cloned()).collect()
         };
         let groupings = rule.groupings.iter();
         groupings.map(|of| HistoryNeed { group: group(of), ..need.clone() }).collect()
@@ -282,7 +287,7 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
-        let cold_before = held.cold_before(&touch.key);
+        let cold_before = || held.cold.before(touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
             group: Vec::new(),
@@ -312,7 +317,7 @@ impl Engine {
                 } else {
                     need.settled_before = self.settled_before(chain, group, cold_before);
                 }
-                let past = touch.ops.iter().map(|op| op.event.at);
+                let past = touch.ops.iter().map(|op| op.event.at());
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
                 let newest = past.max().unwrap_or(touch.earliest);
@@ -321,16 +326,17 @@ impl Engine {
                 if let Some(group) = group {
                     touch.earliest < group.floor
                 } else {
-                    is_lacking || cold_before.is_some_and(reached)
+                    is_lacking || cold_before().is_some_and(reached)
                 }
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 (need.touched, need.whole) = (Micros(i64::MIN), true);
-                let prefix = Prefix { rule, first, key: &touch.key };
+                let prefix =
+                    Prefix { rule, first, key: touch.key, values: self.values(rule, touch)? };
                 if let Some(seen) = groups.get(&touch.key) {
                     seen.needs_history(prefix, &touch.ops)
                 } else {
-                    need.only_remembered = cold_before.is_none();
+                    need.only_remembered = cold_before().is_none();
                     (self.remembers || !need.only_remembered)
                         && held.passed.needs_history(prefix, &touch.ops, self.limits.values_max)
                 }
@@ -339,10 +345,14 @@ impl Engine {
         };
         // Most touches need nothing, and names cost more than the rest of it.
         is_needed.then(|| {
-            let values = touch.key.iter().cloned();
+            let values = self.values(rule, touch).map(Values::list).unwrap_or_default();
             need.alert_group = rule.group_by().map(Text::from).zip(values).collect();
             need
         })
+    }
+
+    fn values<'a>(&'a self, rule: &'a Rule, touch: &'a Touch) -> Option<Values<'a>> {
+        Some(Values::Of { rule, namer: &self.namer, key: touch.key, call: touch.call()? })
     }
 
     /// What ends before this is put right on its own, and is not kept: the group in memory goes on
@@ -351,48 +361,55 @@ impl Engine {
         &self,
         chain: &Chain,
         group: Option<&Group>,
-        cold_before: Option<Micros>,
+        cold_before: impl Fn() -> Option<Micros>,
     ) -> Micros {
         if let Some(group) = group {
             return group.floor;
         }
         let idle = self.watermark.map(|watermark| watermark.minus(idle_micros(chain)));
-        idle.zip(cold_before).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
+        idle.zip(cold_before()).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
     }
 
-    fn settle(&mut self, touch: Touch, history: Option<Box<History>>, told: &mut Outcome) {
+    fn settle(&mut self, mut touch: Touch, history: Option<Box<History>>, told: &mut Outcome) {
         let rules = Arc::clone(&self.rules);
         let Some(rule) = rules.rules.get(touch.rule) else {
             return;
         };
+        if history.is_none() {
+            match self.absorb(rule, touch) {
+                Some(rest) => touch = rest,
+                None => return,
+            }
+        }
         let past = history.map(|history| {
-            let mut events = self.events_of(rule, &touch.key, &history.calls);
+            let mut events = self.events_of(rule, touch.key, &history.calls);
             events.extend(history.first_seen.iter().map(remembered));
             (events, history)
         });
         let load = self.loads.get(touch.rule).and_then(Option::as_ref);
         let batch = self.batches;
         let Some(own) = self.shelves.get_mut(touch.rule) else { return };
-        let key = touch.key.clone();
-        let cold_before = own.cold_before(&key);
-        let weight = &mut own.held;
+        let Some(call) = touch.call().cloned() else { return };
+        let key = touch.key;
+        let values = Values::Of { rule, namer: &self.namer, key, call: &call };
+        let (weight, cold) = (&mut own.held, &own.cold);
         let outcome = match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                let scope = Scope { rule, chain, key: &key, load };
-                settle_chain(scope, &mut Board { groups, weight, cold_before }, touch, past)
+                let scope = Scope { rule, chain, values, load };
+                settle_chain(scope, &mut Board { groups, weight, cold }, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
-                let prefix = Prefix { rule, first, key: &key };
+                let prefix = Prefix { rule, first, key, values };
                 if let Some((events, _)) = &past {
                     let events = events.iter().chain(touch.ops.iter().map(|op| &op.event));
                     let values = events.filter_map(|event| prefix.value(event));
-                    own.passed.recall(&key, values);
+                    own.passed.recall(key, values);
                 } else if !groups.contains_key(&key)
                     && let Some(fresh) = own.passed.fresh(prefix, &touch.ops)
                 {
                     return told.extend(own.passed.tell(prefix, &fresh));
                 }
-                let mut board = Board { groups, weight, cold_before };
+                let mut board = Board { groups, weight, cold };
                 settle_first_seen(prefix, &mut board, batch, touch, past)
             }
             _ => return,
@@ -400,15 +417,43 @@ impl Engine {
         told.extend(outcome);
     }
 
+    /// Takes changes that plainly lead to nothing; gives back others.
+    fn absorb(&mut self, rule: &Rule, touch: Touch) -> Option<Touch> {
+        let load = self.loads.get(touch.rule).and_then(Option::as_ref);
+        let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
+        let own = self.shelves.get_mut(touch.rule)?;
+        let (weight, cold) = (&mut own.held, &own.cold);
+        match (&rule.kind, &mut own.groups) {
+            (Kind::Chain(chain), Groups::Chain(groups)) => {
+                let ops = Board { groups, weight, cold }
+                    .with(chain, touch.key, |group| group.absorb(chain, busy_from, touch.ops))?;
+                Some(Touch { ops, ..touch })
+            }
+            (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
+                let values =
+                    Values::Of { rule, namer: &self.namer, key: touch.key, call: touch.call()? };
+                let prefix = Prefix { rule, first, key: touch.key, values };
+                let known = groups.get_mut(&touch.key);
+                match known.filter(|seen| seen.knows(prefix, &touch.ops)) {
+                    Some(seen) => seen.used_in = self.batches,
+                    None => return Some(touch),
+                }
+                None
+            }
+            _ => Some(touch),
+        }
+    }
+
     /// The calls of a history that take part in the group.
-    fn events_of(&self, rule: &Rule, key: &[Text], calls: &[Arc<Call>]) -> Vec<Event> {
+    fn events_of(&self, rule: &Rule, key: Key, calls: &[Arc<Call>]) -> Vec<Event> {
         let mut verdicts = Verdicts::new(&self.rules);
         let event = |call: &Arc<Call>| {
             let at = call.at?;
             verdicts.reset();
             let subject = Subject::new(call, &*self.labels);
             let slots = verdicts.slots(&self.rules, rule, &subject);
-            let stages = rule.slots_in(key, call, slots);
+            let is_it = |values: &[Text]| self.namer.key(rule.named(values).iter()) == key;
+            let stages = rule.slots_in(call, slots, is_it);
             (stages != 0).then(|| Event::new(at, stages, call))
         };
         calls.iter().filter_map(event).collect()
@@ -423,7 +468,8 @@ impl Engine {
             let Some(rule) = rules.rules.get(item.rule) else {
                 continue;
             };
-            let id = alert_id(rule, &item.key, item.call.id);
+            let values = rule.values(&self.namer, item.key, &item.call);
+            let id = alert_id(rule, &values, item.call.id);
             let was_removed = last.get(&id).is_some_and(|(_, removed)| *removed);
             let removed = was_removed || !item.present;
             if last.insert(id, (item, removed)).is_none() {
@@ -442,7 +488,8 @@ impl Engine {
                 self.untimed.remove(&id);
                 outcome.gone.push(Gone { id, closing: item.call.id });
             } else if self.untimed.insert(id) || removed {
-                let alert = Box::new(alert(rule, &item.key, &item.call, 1));
+                let values = rule.values(&self.namer, item.key, &item.call);
+                let alert = Box::new(alert(rule, &values, &item.call, 1));
                 outcome.set.push(Set { alert, is_new: !removed, replaces: Vec::new() });
             }
         }
@@ -471,107 +518,19 @@ impl Engine {
         let of_future = changes.iter().filter_map(|change| change.new.as_ref());
         self.unswept_future += of_future.filter(|call| is_future(call)).count();
         // A flood of times far ahead would otherwise be held until they come.
-        let is_flooded = self.unswept > UNSWEPT_MAX && self.unswept_future > UNSWEPT_MAX / 2;
+        let is_full = self.unswept > UNSWEPT_MAX;
+        let is_flooded = is_full && self.unswept_future > UNSWEPT_MAX / 2;
+        if is_full {
+            (self.unswept, self.unswept_future) = (0, 0);
+        }
         let watermark = self.watermark.max(newest_of(true).filter(|_| is_flooded));
         let Some(watermark) = watermark else {
             return;
         };
-        // A sweep looks at every group, so it waits until some can have become idle.
-        let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < Micros::MINUTE);
-        if is_early && !is_flooded {
-            return;
-        }
-        self.swept_at = self.watermark;
-        (self.unswept, self.unswept_future) = (0, 0);
         for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            shelf.sweep(rule, watermark);
+            shelf.sweep(rule, watermark, is_flooded);
         }
     }
-}
-
-/// The groups of a rule, what they hold, and up to when one that is not among them may have calls.
-struct Board<'a, G> {
-    groups: &'a mut FxHashMap<Key, G>,
-    weight: &'a mut usize,
-    cold_before: Option<Micros>,
-}
-
-impl<G> Board<'_, G> {
-    fn put(&mut self, key: Key, group: G, weight: impl Fn(&G) -> usize) {
-        *self.weight += weight(&group);
-        if let Some(former) = self.groups.insert(key, group) {
-            *self.weight = self.weight.saturating_sub(weight(&former));
-        }
-    }
-}
-
-fn settle_chain(
-    scope: Scope<'_>,
-    board: &mut Board<'_, Group>,
-    touch: Touch,
-    past: Option<(Vec<Event>, Box<History>)>,
-) -> Outcome {
-    let Some((events, mut history)) = past else { return update(board, scope, touch) };
-    let key = touch.key.clone();
-    let Some(until) = history.need.until(&history.alerts) else {
-        board.put(key, Group::restore(scope, events, &history), Group::weight);
-        return update(board, scope, touch);
-    };
-    let before = history.need.settled_before;
-    let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at < before;
-    let (past, ops): (Ops, Ops) = touch.ops.into_iter().partition(is_past);
-    history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
-    let mut outcome = Group::restore(scope, events, &history).update(scope, past);
-    if !ops.is_empty() {
-        outcome.extend(update(board, scope, Touch { ops, ..touch }));
-    }
-    outcome
-}
-
-fn update(board: &mut Board<'_, Group>, scope: Scope<'_>, touch: Touch) -> Outcome {
-    let (group, before) = match board.groups.entry(touch.key) {
-        Entry::Occupied(known) => {
-            let group = known.into_mut();
-            let weight = group.weight();
-            (group, weight)
-        }
-        Entry::Vacant(free) => {
-            // Whatever the group did before is further back than a reach from here.
-            let reach = scope.chain.reach_micros();
-            let floor = board.cold_before.map_or(Micros(i64::MIN), |cold| cold.plus(reach + 1));
-            (free.insert(Group::new(floor)), 0)
-        }
-    };
-    let outcome = group.update(scope, touch.ops);
-    *board.weight = (*board.weight + group.weight()).saturating_sub(before);
-    outcome
-}
-
-fn settle_first_seen(
-    prefix: Prefix<'_>,
-    board: &mut Board<'_, Seen>,
-    batch: u64,
-    touch: Touch,
-    past: Option<(Vec<Event>, Box<History>)>,
-) -> Outcome {
-    if let Some((events, history)) = past {
-        let (mut seen, outcome) = Seen::restore(prefix, events, &history, touch.ops);
-        seen.used_in = batch;
-        board.put(touch.key, seen, Seen::weight);
-        return outcome;
-    }
-    let (seen, before) = match board.groups.entry(touch.key) {
-        Entry::Occupied(known) => {
-            let seen = known.into_mut();
-            let weight = seen.weight();
-            (seen, weight)
-        }
-        Entry::Vacant(free) => (free.insert(Seen::default()), 0),
-    };
-    seen.used_in = batch;
-    let outcome = seen.update(prefix, &touch.ops);
-    *board.weight = (*board.weight + seen.weight()).saturating_sub(before);
-    outcome
 }
 
 /// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as

@@ -79,10 +79,10 @@ impl Episode {
         let value = chain.value(&shown);
         Self {
             closing: closing.clone(),
-            span: Span { first_at: closing.at, last_at: closing.at },
+            span: Span { first_at: closing.at(), last_at: closing.at() },
             count: 0,
             value,
-            first_at: evidence.first().map_or(closing.at, |(index, _)| events[*index].at),
+            first_at: evidence.first().map_or(closing.at(), |(index, _)| events[*index].at()),
             pinned: pin(filled.collect()),
             settled: Vec::new(),
             settled_count: 0,
@@ -96,7 +96,7 @@ impl Episode {
             return;
         };
         self.count += matches.len() as u64;
-        self.span.last_at = events[*last].at;
+        self.span.last_at = events[*last].at();
         let mut pinned = self.pinned.iter().peekable();
         let mut added = Vec::new();
         for (index, slot) in chains.evidence(matches) {
@@ -107,14 +107,14 @@ impl Episode {
             }
         }
         if let Some(first) = added.first() {
-            self.first_at = self.first_at.min(first.event.at);
+            self.first_at = self.first_at.min(first.event.at());
         }
         self.recent = merge(std::mem::take(&mut self.recent), added);
     }
 
     /// Lets go of evidence before `cut`, which no further match can name, but for the latest of it.
     pub(super) fn settle(&mut self, cut: Micros) {
-        let gone = self.recent.partition_point(|filled| filled.event.at < cut);
+        let gone = self.recent.partition_point(|filled| filled.event.at() < cut);
         self.settled_count += gone as u64;
         self.settled.extend(self.recent.drain(..gone));
         let excess = self.settled.len().saturating_sub(EVIDENCE_MAX);

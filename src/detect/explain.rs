@@ -1,6 +1,8 @@
 //! What a rule makes of one call: which of its questions the call answers, which stage it fills, and what was missing
 //! where the rule did not fire. Pure, like the engine: the calls around it are an argument.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -207,7 +209,8 @@ impl RuleSet {
         };
         let others = around.iter().filter(|other| other.id != call.id);
         let event = |call: &Arc<Call>| {
-            let stages = rule.slots_in(key, call, slots_of(self, rule, labels, call));
+            let stages = rule
+                .slots_in(call, slots_of(self, rule, labels, call), |group| group.starts_with(key));
             let at = call.at.filter(|_| stages != 0)?;
             Some(Event::new(at, stages, call))
         };
@@ -317,39 +320,57 @@ fn of_chain(rule: &Rule, chain: &Chain, events: &[Event], index: usize) -> Vec<S
     let filled: Vec<usize> =
         (0..chain.stages.len()).filter(|stage| can_fill(chain, event, *stage)).collect();
     if chain.stages.len() == 1 {
-        return vec![short_count(chain, 0, events, index).unwrap_or_default()];
+        let counted = counted_with(chain, 0, events, index);
+        return vec![short_count(chain, 0, events, &counted).unwrap_or_default()];
     }
-    filled.into_iter().map(|stage| of_stage(rule, chain, events, index, stage)).collect()
+    let stages = || (0..chain.stages.len()).map(|stage| filling(chain, stage, events)).collect();
+    let around = |stage| Around { rule, chain, events, filled: stages(), index, stage };
+    filled.into_iter().map(|stage| around(stage).missing()).collect()
 }
 
 /// True if the event fills the stage, or is counted for it.
 fn can_fill(chain: &Chain, event: &Event, stage: usize) -> bool {
     chain.stages.get(stage).is_some_and(|stage| match &stage.count {
         Some(count) => count.shown_in(event, stage.slot).is_some(),
-        None => event.stages & (1 << stage.slot) != 0,
+        None => event.stages() & (1 << stage.slot) != 0,
     })
 }
 
-/// What a count came to at most in a window with this event.
-fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Option<String> {
+/// What a count came to at most at the events of a range; none where the stage is no count.
+fn short_count(
+    chain: &Chain,
+    stage: usize,
+    events: &[Event],
+    range: &Range<usize>,
+) -> Option<String> {
     let stage = chain.stages.get(stage)?;
     let count = stage.count.as_ref()?;
-    let at = events.get(index)?.at;
-    let mut tally = Tally::new(count, stage.slot);
-    let mut most = 0;
-    for (number, event) in events.iter().enumerate() {
-        if event.at.since(at) > count.timespan_micros {
-            break;
-        }
+    let (mut tally, mut window) = (Tally::new(count, stage.slot), VecDeque::new());
+    let (mut most, mut calls_most) = (0, 0);
+    for (number, event) in events.iter().enumerate().take(range.end) {
         tally.take(event);
-        if number >= index {
-            most = most.max(tally.figure());
+        if count.shown_in(event, stage.slot).is_none() {
+            continue;
+        }
+        window.push_back(event.at());
+        while window.front().is_some_and(|at| event.at().since(*at) > count.timespan_micros) {
+            window.pop_front();
+        }
+        let calls = window.len() as u64;
+        // The share of fewer calls than are enough to tell says nothing.
+        let tells = !matches!(count.what, Counted::Share { minimum, .. } if calls < minimum);
+        if range.contains(&number) {
+            calls_most = calls_most.max(calls);
+            most = most.max(if tells { tally.figure() } else { 0 });
         }
     }
     let (span, asked) = (seconds(count.timespan_micros), count.threshold());
     let what = match &count.what {
         Counted::Events(..) => "calls".to_owned(),
         Counted::Values { .. } => "different values".to_owned(),
+        Counted::Share { minimum, .. } if calls_most < *minimum => {
+            return Some(format!("{calls_most} of at least {minimum} calls within {span}"));
+        }
         Counted::Share { minimum, .. } => {
             return Some(format!(
                 "{most} % within {span}; {asked} % of at least {minimum} calls are asked for"
@@ -357,80 +378,149 @@ fn short_count(chain: &Chain, stage: usize, events: &[Event], index: usize) -> O
         }
     };
     if most >= asked {
-        return Some(format!("{most} {what} within {span} are not what is asked for"));
+        return Some(format!("{most} {what} within {span}, which is not what is asked for"));
     }
     Some(format!("{most} of {asked} {what} within {span}"))
 }
 
-/// What the other stages lacked around the event that fills one.
-fn of_stage(rule: &Rule, chain: &Chain, events: &[Event], index: usize, stage: usize) -> String {
-    let name = |stage: usize| {
-        let slot = chain.stages.get(stage).map_or(0, |stage| stage.slot);
-        let of_slot = || chain.slots.get(slot).map(|slot| &slot.name);
-        rule.stage_names.get(stage).or_else(of_slot).map_or("", |name| &**name)
-    };
-    let fills = |event: &usize, stage: usize| {
-        events.get(*event).is_some_and(|event| can_fill(chain, event, stage))
-    };
-    let span = match chain.order {
-        Order::Session { .. } => "the session".to_owned(),
-        Order::Sequence | Order::Any => seconds(chain.timespan_micros),
-    };
-    if chain.order == Order::Any {
+/// The events with which a count that one of them is counted for can be enough; the event alone where it is for none.
+fn counted_with(chain: &Chain, stage: usize, events: &[Event], index: usize) -> Range<usize> {
+    let count = chain.stages.get(stage).and_then(|stage| stage.count.as_ref());
+    let (Some(count), Some(event)) = (count, events.get(index)) else { return index..index + 1 };
+    let is_within = |other: &Event| other.at().since(event.at()) <= count.timespan_micros;
+    index..events.partition_point(is_within).max(index + 1)
+}
+
+/// The events that fill a stage: of a count, those with which there is enough.
+fn filling(chain: &Chain, stage: usize, events: &[Event]) -> Vec<bool> {
+    let own = chain.stages.get(stage);
+    match own.and_then(|stage| Some((stage.slot, stage.count.as_ref()?))) {
+        Some((slot, count)) => {
+            let mut tally = Tally::new(count, slot);
+            events.iter().map(|event| tally.take(event)).collect()
+        }
+        None => events.iter().map(|event| can_fill(chain, event, stage)).collect(),
+    }
+}
+
+/// An event that fills one stage of several, or is counted for it, and those around it.
+struct Around<'a> {
+    rule: &'a Rule,
+    chain: &'a Chain,
+    events: &'a [Event],
+    /// By stage and event.
+    filled: Vec<Vec<bool>>,
+    index: usize,
+    stage: usize,
+}
+
+impl Around<'_> {
+    /// What the other stages lacked.
+    fn missing(&self) -> String {
+        match self.chain.order {
+            Order::Any => self.in_any_order(),
+            Order::Sequence | Order::Session { .. } => self.in_order(),
+        }
+    }
+
+    fn name(&self, stage: usize) -> &str {
+        let slot = self.chain.stages.get(stage).map_or(0, |stage| stage.slot);
+        let of_slot = || self.chain.slots.get(slot).map(|slot| &slot.name);
+        self.rule.stage_names.get(stage).or_else(of_slot).map_or("", |name| &**name)
+    }
+
+    fn is_filled(&self, stage: usize, event: usize) -> bool {
+        self.filled.get(stage).and_then(|events| events.get(event)).is_some_and(|fills| *fills)
+    }
+
+    /// From one event to another, in microseconds.
+    fn micros(&self, one: usize, other: usize) -> i64 {
+        let both = self.events.get(one).zip(self.events.get(other));
+        both.map_or(0, |(one, other)| other.at().since(one.at()))
+    }
+
+    fn span(&self) -> String {
+        match self.chain.order {
+            Order::Session { .. } => "the session".to_owned(),
+            Order::Sequence | Order::Any => seconds(self.chain.timespan_micros),
+        }
+    }
+
+    fn in_any_order(&self) -> String {
+        let (chain, span) = (self.chain, self.span());
         let is_near = |event: &usize| {
-            let ats =
-                events.get(*event).zip(events.get(index)).map(|(one, other)| (one.at, other.at));
-            (*event != index || chain.is_same_event_allowed)
-                && ats.is_some_and(|(one, other)| one.since(other).abs() <= chain.timespan_micros)
+            (*event != self.index || chain.is_same_event_allowed)
+                && self.micros(*event, self.index).abs() <= chain.timespan_micros
         };
-        let others = (0..chain.stages.len()).filter(|other| *other != stage);
+        let others = (0..chain.stages.len()).filter(|other| *other != self.stage);
         let mut missing = others.filter(|other| {
-            !(0..events.len()).any(|event| is_near(&event) && fills(&event, *other))
+            !(0..self.events.len()).any(|event| is_near(&event) && self.is_filled(*other, event))
         });
-        return match missing.next() {
+        match missing.next() {
             Some(other) => format!(
                 "as stage `{}`: stage `{}` did not come within {span} of it",
-                name(stage),
-                name(other)
+                self.name(self.stage),
+                self.name(other)
             ),
             None => format!("its stages did not all come within {span}, each by a call of its own"),
+        }
+    }
+
+    /// Looks for the latest of each stage before, and the earliest of each after: the shortest chain through the call.
+    fn in_order(&self) -> String {
+        let own = usize::from(self.chain.is_same_event_allowed);
+        // A count stands in the order where there is enough.
+        let counted = counted_with(self.chain, self.stage, self.events, self.index);
+        let Some(standing) = counted.clone().find(|event| self.is_filled(self.stage, *event))
+        else {
+            let short = short_count(self.chain, self.stage, self.events, &counted);
+            return format!("as stage `{}`: {}", self.name(self.stage), short.unwrap_or_default());
         };
+        let (mut first, mut next) = (standing, None);
+        for before in (0..self.stage).rev() {
+            let range = 0..first + own;
+            let Some(found) = range.clone().rev().find(|event| self.is_filled(before, *event))
+            else {
+                return self.lacking(before, "before", next, &range, 0..standing);
+            };
+            (first, next) = (found, Some(before));
+        }
+        let (mut last, mut next) = (standing, None);
+        for after in self.stage + 1..self.chain.stages.len() {
+            let range = last + 1 - own..self.events.len();
+            let Some(found) = range.clone().find(|event| self.is_filled(after, *event)) else {
+                return self.lacking(after, "after", next, &range, standing + 1..self.events.len());
+            };
+            (last, next) = (found, Some(after));
+        }
+        let (took, span) = (self.micros(first, last), self.span());
+        if took > self.chain.timespan_micros {
+            return format!("its stages came within {}, and {span} are allowed", seconds(took));
+        }
+        format!("its stages did not come in one run within {span}")
     }
-    // The latest of each stage before, and the earliest of each after: the shortest chain through this call.
-    let (own, mut first) = (usize::from(chain.is_same_event_allowed), index);
-    for before in (0..stage).rev() {
-        let Some(found) = (0..first + own).rev().find(|event| fills(event, before)) else {
-            return format!(
-                "as stage `{}`: stage `{}` did not come before it within {span}",
-                name(stage),
-                name(before)
-            );
-        };
-        first = found;
-    }
-    let mut last = index;
-    for after in stage + 1..chain.stages.len() {
-        let Some(found) = (last + 1 - own..events.len()).find(|event| fills(event, after)) else {
-            return format!(
-                "as stage `{}`: stage `{}` did not come after it within {span}",
-                name(stage),
-                name(after)
-            );
-        };
-        last = found;
-    }
-    let took = match (events.get(first), events.get(last)) {
-        (Some(first), Some(last)) => last.at.since(first.at),
-        _ => 0,
-    };
-    if took > chain.timespan_micros {
-        return format!("its stages came within {}, and {span} are allowed", seconds(took));
-    }
-    let counted = (0..chain.stages.len())
-        .find_map(|stage| Some((stage, short_count(chain, stage, events, first)?)));
-    match counted {
-        Some((stage, short)) => format!("stage `{}` counts, and there were {short}", name(stage)),
-        None => format!("its stages did not come in one run within {span}"),
+
+    /// That a stage came nowhere in `range`. If it came on that `side` of the call all the same, it was the stage
+    /// `next` that it did not come before or after.
+    fn lacking(
+        &self,
+        stage: usize,
+        side: &str,
+        next: Option<usize>,
+        range: &Range<usize>,
+        mut of_call: Range<usize>,
+    ) -> String {
+        let next = next.filter(|_| of_call.any(|event| self.is_filled(stage, event)));
+        let of =
+            next.map_or_else(|| "it".to_owned(), |next| format!("stage `{}`", self.name(next)));
+        let short = short_count(self.chain, stage, self.events, range);
+        format!(
+            "as stage `{}`: stage `{}` did not come {side} {of} within {}{}",
+            self.name(self.stage),
+            self.name(stage),
+            self.span(),
+            short.map_or_else(String::new, |short| format!(": {short}"))
+        )
     }
 }
 
@@ -440,13 +530,13 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
     let field = fields.last().map_or("", |field| field.as_str());
     let Some(own) = events.get(index).and_then(value) else { return Vec::new() };
     let mut seen: Vec<Text> = Vec::new();
-    let began = events.iter().find(|event| value(event).is_some()).map(|event| event.at);
+    let began = events.iter().find(|event| value(event).is_some()).map(Event::at);
     for event in events.iter().take(index) {
         match value(event) {
             Some(value) if value == own => {
                 return vec![format!(
                     "this {field} had been seen before, at {}",
-                    event.at.to_rfc3339()
+                    event.at().to_rfc3339()
                 )];
             }
             Some(value) if !seen.contains(&value) && seen.len() < first.baseline => {
@@ -455,7 +545,7 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
             _ => {}
         }
     }
-    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at.since(began));
+    let learned_for = events.get(index).zip(began).map(|(event, began)| event.at().since(began));
     if let Some(learning) = first.learning_micros
         && learned_for.is_some_and(|micros| micros <= learning)
     {
@@ -465,16 +555,14 @@ fn of_first_seen(rule: &Rule, first: &FirstSeen, events: &[Event], index: usize)
         )];
     }
     if seen.len() < first.baseline {
-        return vec![format!(
-            "the first {} of {field} raise nothing, and this is one of them",
-            values(first.baseline)
-        )];
+        return vec![if first.baseline == 1 {
+            format!("the first value of {field} raises nothing, and this is it")
+        } else {
+            let number = first.baseline;
+            format!("the first {number} values of {field} raise nothing, and this is one of them")
+        }];
     }
     Vec::new()
-}
-
-fn values(count: usize) -> String {
-    if count == 1 { "value".to_owned() } else { format!("{count} values") }
 }
 
 /// A length of time in seconds, with as many digits as it takes.

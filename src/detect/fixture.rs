@@ -1,10 +1,27 @@
 //! Calls for tests.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use super::field::LabelsOf;
+use super::logs::{CaseCall, CaseLog};
+use super::rule::Rule;
+use super::trial::Played;
+use crate::daemon::Rehearsal;
 use crate::model::{
     Args, Call, CallId, EventKind, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text,
 };
+
+/// Makes calls of a case's raw lines, as a daemon without a configuration does.
+pub(super) fn read_logs(_: &Rule, logs: &[CaseLog]) -> Result<Vec<CaseCall>, String> {
+    static REHEARSAL: LazyLock<Rehearsal> = LazyLock::new(Rehearsal::default);
+    REHEARSAL.calls(logs)
+}
+
+/// The calls of one of the rule's cases, and their labels.
+pub(super) fn calls(rule: &Rule, case: usize) -> (Vec<Arc<Call>>, Arc<LabelsOf>) {
+    let played = Played::of(rule, &rule.cases[case], &read_logs).unwrap();
+    (played.calls(), played.labels())
+}
 
 /// What varies between calls.
 #[derive(Clone, Debug)]

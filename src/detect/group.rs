@@ -2,11 +2,13 @@
 //! them.
 
 use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use crate::model::{CallId, Micros, Text};
 
 use super::chain::{Chains, Course, Event, Stubs};
 use super::history::History;
+use super::key::Values;
 use super::outcome::Outcome;
 use super::stages::{Chain, MEMBER};
 use super::told::{Scope, Told};
@@ -20,6 +22,9 @@ pub(super) struct Op {
     pub(super) present: bool,
 }
 
+/// The calls of a group, in order. Most groups have one.
+pub(super) type Events = SmallVec<[Event; 1]>;
+
 /// One group of a chain rule.
 ///
 /// Matches that close before `floor` are settled: their calls are gone but for one lookback, and of
@@ -27,7 +32,7 @@ pub(super) struct Op {
 /// needs the history from the store.
 #[derive(Debug)]
 pub(super) struct Group {
-    events: Vec<Event>,
+    events: Events,
     pub(super) floor: Micros,
     /// Few groups have any of it, and every group would pay for its size.
     rare: Option<Box<Rare>>,
@@ -84,11 +89,18 @@ pub(super) fn idle_micros(chain: &Chain) -> i64 {
     chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
 
+/// A group of which nothing was told is let go when it has been idle for this long, in microseconds: of a rule on
+/// sessions a gap will do, as another session follows it.
+pub(super) fn spent_idle_micros(chain: &Chain) -> i64 {
+    let spent = chain.gap_micros().map(|gap| gap.saturating_add(LATE_MAX_MICROS));
+    idle_micros(chain).min(spent.unwrap_or(i64::MAX))
+}
+
 impl Group {
     /// A group of which nothing happened within a reach before the floor.
     pub(super) const fn new(floor: Micros) -> Self {
         Self {
-            events: Vec::new(),
+            events: Events::new_const(),
             floor,
             rare: None,
             shrunk: 0,
@@ -110,14 +122,14 @@ impl Group {
         let told = Some(Box::new(Told::restore(scope, &events, history, from, false)));
         let mut load = Load { from, told: None };
         if scope.load.is_some() && history.alerts.iter().any(|alert| alert.is_of_load) {
-            let key = load_key(scope);
-            if let Some(of_load) = scope.of_load(&key) {
+            let values = load_values(scope);
+            if let Some(of_load) = scope.of_load(Values::Listed(&values)) {
                 let counted = counted(scope.chain, &events);
                 load.told = Some(Told::restore(of_load, &counted, history, from, true));
             }
         }
         Self {
-            events,
+            events: events.into(),
             floor,
             rare: Some(Box::new(Rare { told, load: Some(Box::new(load)), course: None })),
             shrunk: 0,
@@ -133,7 +145,7 @@ impl Group {
         let is_quiet = self.is_quiet(scope.chain);
         #[cfg(test)]
         {
-            let settled = self.events.partition_point(|event| event.at < self.floor);
+            let settled = self.events.partition_point(|event| event.at() < self.floor);
             let passed = if is_quiet { settled } else { 0 };
             self.walked += (self.events.len() - passed) as u64;
         }
@@ -150,10 +162,7 @@ impl Group {
         self.renew_load(scope, cut, &revised, &mut outcome);
         told.settle(scope.chain, self.floor, cut, folded);
         self.trim(scope.chain, cut);
-        if self.shrunk > 0 {
-            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
-            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
-        }
+        self.count_shrunk();
         if !told.is_over(self.floor) {
             self.rare().told = Some(Box::new(told));
         }
@@ -161,11 +170,27 @@ impl Group {
         outcome
     }
 
+    /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with
+    /// them it still lacks calls that every match needs. Else gives them back.
+    pub(super) fn absorb(&mut self, chain: &Chain, busy_from: u64, ops: Ops) -> Option<Ops> {
+        let is_told =
+            self.rare.as_ref().is_some_and(|rare| rare.told.is_some() || rare.load.is_some());
+        let may_be_busy = (self.events.len() + ops.len()) as u64 >= busy_from;
+        let more = ops.iter().filter(|op| op.present).map(|op| &op.event);
+        if is_told || may_be_busy || chain.can_match(&self.events.iter().chain(more)) {
+            return Some(ops);
+        }
+        apply(&mut self.events, ops);
+        self.trim(chain, self.next_floor(chain));
+        self.count_shrunk();
+        None
+    }
+
     /// True if it is known without a look at what came before the floor that nothing closes since.
     fn is_quiet(&self, chain: &Chain) -> bool {
         let course = self.rare.as_ref().and_then(|rare| rare.course.as_ref());
         let Some(course) = course else { return false };
-        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let settled = self.events.partition_point(|event| event.at() < self.floor);
         let since = self.events.get(settled..).unwrap_or_default();
         !Course::clone(course).follow(chain, since)
     }
@@ -182,8 +207,8 @@ impl Group {
         if !self.has_load() && !self.is_busy(scope.chain, busy_from) {
             return;
         }
-        let key = load_key(scope);
-        let Some(of_load) = scope.of_load(&key) else { return };
+        let values = load_values(scope);
+        let Some(of_load) = scope.of_load(Values::Listed(&values)) else { return };
         let counted = counted(scope.chain, &self.events);
         let load = self.rare.as_mut().and_then(|rare| rare.load.take());
         let mut load = load.unwrap_or_default();
@@ -219,7 +244,7 @@ impl Group {
         if (self.events.len() as u64) < busy_from {
             return false;
         }
-        let settled = self.events.partition_point(|event| event.at < self.floor);
+        let settled = self.events.partition_point(|event| event.at() < self.floor);
         let (settled, since) = self.events.split_at(settled);
         if let Some(course) = self.rare.as_mut().and_then(|rare| rare.course.as_mut()) {
             if course.begun + (since.len() as u64) < busy_from {
@@ -244,6 +269,13 @@ impl Group {
         self.events.len() / PLACES_OF_A_CALL + 1
     }
 
+    fn count_shrunk(&mut self) {
+        if self.shrunk > 0 {
+            let shrunk = self.events.iter().filter(|event| event.call().is_none()).count();
+            self.shrunk = u32::try_from(shrunk).unwrap_or(u32::MAX);
+        }
+    }
+
     /// Holds no more than the places of its calls, if nothing was told of it.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
         if !self.has_told() && !self.has_load() {
@@ -258,8 +290,13 @@ impl Group {
             return false;
         }
         // What is before the floor is put right without the group, or makes it one that is read anyway.
-        let since: Ops = ops.iter().filter(|op| op.event.at >= self.floor).cloned().collect();
+        let since: Ops = ops.iter().filter(|op| op.event.at() >= self.floor).cloned().collect();
         if since.is_empty() {
+            return false;
+        }
+        let may_be_busy = (self.events.len() + since.len()) as u64 >= busy_from;
+        let more = since.iter().filter(|op| op.present).map(|op| &op.event);
+        if !may_be_busy && !chain.can_match(&self.events.iter().chain(more)) {
             return false;
         }
         let mut events = self.events.clone();
@@ -270,13 +307,13 @@ impl Group {
 
     /// The newest call, or a time before it all.
     pub(super) fn newest(&self) -> Micros {
-        self.events.last().map_or(self.floor, |event| event.at)
+        self.events.last().map_or(self.floor, Event::at)
     }
 
     /// The newest call that is not ahead of the clock.
     pub(super) fn settled_at(&self) -> Micros {
         let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| event.at)
+        newest.map_or(self.floor, Event::at)
     }
 
     /// The newest call, for whom it is a reach away. What comes a gap after a session of which nothing was told begins
@@ -292,8 +329,8 @@ impl Group {
     /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
     /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
     pub(super) fn idle_since(&self, chain: &Chain, watermark: Micros) -> Option<Micros> {
-        let idle = self.spent_micros(chain).map(|gap| gap.saturating_add(LATE_MAX_MICROS));
-        let idle = idle_micros(chain).min(idle.unwrap_or(i64::MAX));
+        let is_told = self.has_told() || self.has_load();
+        let idle = if is_told { idle_micros(chain) } else { spent_idle_micros(chain) };
         let newest = self.newest().max(self.floor);
         (newest < watermark.minus(idle)).then(|| self.felt_at(chain))
     }
@@ -305,7 +342,7 @@ impl Group {
 
     fn next_floor(&self, chain: &Chain) -> Micros {
         let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| self.floor.max(event.at.minus(lag_micros(chain))))
+        newest.map_or(self.floor, |event| self.floor.max(event.at().minus(lag_micros(chain))))
     }
 
     /// Moves the floor to `cut`: what is before it is settled.
@@ -313,10 +350,10 @@ impl Group {
         if cut <= self.floor {
             return;
         }
-        let settled = self.events.partition_point(|event| event.at < self.floor);
-        let to_settle = self.events.partition_point(|event| event.at < cut);
+        let settled = self.events.partition_point(|event| event.at() < self.floor);
+        let to_settle = self.events.partition_point(|event| event.at() < cut);
         let context = cut.minus(chain.lookback_micros());
-        let gone = self.events.partition_point(|event| event.at < context);
+        let gone = self.events.partition_point(|event| event.at() < context);
         if let Some(gap) = chain.gap_micros() {
             // What a course has passed is thinned.
             let course = self.rare.as_mut().and_then(|rare| rare.course.take());
@@ -340,19 +377,15 @@ impl Rare {
     }
 }
 
-/// Names a group among those of all rules.
-fn load_key(scope: Scope<'_>) -> Vec<Text> {
-    std::iter::once(&scope.rule.name).chain(scope.key).cloned().collect()
+/// The values that name a group among those of all rules.
+fn load_values(scope: Scope<'_>) -> Vec<Text> {
+    std::iter::once(Text::clone(&scope.rule.name)).chain(scope.values.list()).collect()
 }
 
 /// The calls that make a group busy: those that fill something, and of a session, which is thinned,
 /// those that a chain starts with. The others stay as what keeps the session going.
 fn counted(chain: &Chain, events: &[Event]) -> Vec<Event> {
-    let counted = |event: &Event| {
-        let mut event = event.clone();
-        event.stages = u32::from(counts(chain, &event));
-        event
-    };
+    let counted = |event: &Event| event.with_stages(u32::from(counts(chain, event)));
     events.iter().map(counted).collect()
 }
 
@@ -363,7 +396,7 @@ fn counting(chain: &Chain, events: &[Event]) -> u64 {
 
 fn counts(chain: &Chain, event: &Event) -> bool {
     let wanted = if chain.gap_micros().is_some() { 1 } else { !MEMBER };
-    event.stages & wanted != 0
+    event.stages() & wanted != 0
 }
 
 impl Group {
@@ -372,8 +405,8 @@ impl Group {
     /// only keep it going as many as show that it did. The first `known` were thinned before.
     fn thin(&mut self, gap_micros: i64, known: usize) {
         let floor = self.floor;
-        let is_start = |event: &Event| event.stages & 1 != 0;
-        let before_floor = self.events.partition_point(|event| event.at < floor);
+        let is_start = |event: &Event| event.stages() & 1 != 0;
+        let before_floor = self.events.partition_point(|event| event.at() < floor);
         let first = self.events.iter().take(before_floor).position(is_start);
         let first = first.unwrap_or(before_floor);
         self.events.drain(..first);
@@ -384,14 +417,14 @@ impl Group {
         for index in known..settled {
             let next = self.events.get(index + 1).filter(|_| index + 1 < settled);
             let is_last = next.is_none();
-            let next_at = next.map_or(floor, |next| next.at);
+            let next_at = next.map_or(floor, Event::at);
             let leads_on = |kept: usize, events: &[Event]| {
                 let last = kept.checked_sub(1).and_then(|last| events.get(last));
-                last.is_some_and(|last| next_at.since(last.at) > gap_micros)
+                last.is_some_and(|last| next_at.since(last.at()) > gap_micros)
             };
             let Some(event) = self.events.get(index) else { break };
             let is_bridge = is_last || leads_on(kept, &self.events);
-            if is_start(event) || kept > 0 && (event.stages != MEMBER || is_bridge) {
+            if is_start(event) || kept > 0 && (event.stages() != MEMBER || is_bridge) {
                 self.events.swap(kept, index);
                 kept += 1;
             }
@@ -405,7 +438,7 @@ impl Group {
 
 /// Puts changes in scope among ordered events; returns the calls that stayed and whose content
 /// changed.
-pub(super) fn apply(events: &mut Vec<Event>, mut ops: Ops) -> FxHashSet<CallId> {
+pub(super) fn apply(events: &mut Events, mut ops: Ops) -> FxHashSet<CallId> {
     let mut revised = FxHashSet::default();
     if ops.len() > 1 {
         // Stable: of several changes to one call, the last one holds.
@@ -415,13 +448,15 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Ops) -> FxHashSet<CallId> 
         return revised;
     };
     let is_last = events.last().is_none_or(|last| last.order(&first.event).is_lt());
-    if is_last && first.present && ops.len() == 1 {
-        grow(events, 1);
+    let is_new =
+        |pair: &[Op]| matches!(pair, [one, other] if one.event.order(&other.event).is_lt());
+    if is_last && ops.iter().all(|op| op.present) && ops.windows(2).all(is_new) {
+        grow(events, ops.len());
         events.extend(ops.into_iter().map(|op| op.event));
         return revised;
     }
     let keep = events.partition_point(|event| event.order(&first.event).is_lt());
-    let mut rest = events.split_off(keep).into_iter().peekable();
+    let mut rest = events.drain(keep..).collect::<Events>().into_iter().peekable();
     grow(events, ops.len() + rest.len());
     let mut ops = ops.into_iter().peekable();
     while let Some(op) = ops.next() {
@@ -444,7 +479,7 @@ pub(super) fn apply(events: &mut Vec<Event>, mut ops: Ops) -> FxHashSet<CallId> 
 }
 
 /// Makes room. Most groups have one call: room for four would be most of what they take.
-fn grow(events: &mut Vec<Event>, more: usize) {
+fn grow(events: &mut Events, more: usize) {
     if events.capacity() - events.len() < more {
         events.reserve_exact(more.max(events.len() / 2));
     }

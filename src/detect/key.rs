@@ -1,91 +1,102 @@
-//! The values that name a group, hashed once however often the group is looked up.
+//! What tells the groups of a rule apart.
 
-use std::hash::{Hash, Hasher};
-use std::ops::Deref;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-use rustc_hash::FxHasher;
+use rustc_hash::FxHashMap;
 
 use crate::model::{Call, Text};
 
 use super::field::GroupField;
-use super::rule::{Kind, RuleSet};
+use super::rule::{Kind, Rule, RuleSet};
 
-/// Shared by all that a batch does to the group, and by rules that group alike.
-#[derive(Clone, Debug)]
-pub(super) struct Key {
-    hash: u64,
-    values: Arc<[Text]>,
-}
+/// Names a group among those of its rule: what [`Namer`] makes of the group's values. It takes their place, since
+/// texts that lie about in memory would be what a lookup mostly waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key([u64; 2]);
 
 impl Key {
-    fn new(values: Arc<[Text]>) -> Self {
-        let mut hasher = FxHasher::default();
-        values.hash(&mut hasher);
-        Self { hash: hasher.finish(), values }
-    }
-
     /// Two that share it are mostly one.
-    pub(super) const fn hash(&self) -> u64 {
-        self.hash
+    pub(super) const fn short(self) -> u64 {
+        self.0[0]
     }
 }
-
-impl Deref for Key {
-    type Target = [Text];
-
-    fn deref(&self) -> &[Text] {
-        &self.values
-    }
-}
-
-impl From<&[Text]> for Key {
-    fn from(values: &[Text]) -> Self {
-        Self::new(values.into())
-    }
-}
-
-impl FromIterator<Text> for Key {
-    fn from_iter<I: IntoIterator<Item = Text>>(values: I) -> Self {
-        Self::new(values.into_iter().collect())
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        let is_same = || Arc::ptr_eq(&self.values, &other.values) || self.values == other.values;
-        self.hash == other.hash && is_same()
-    }
-}
-
-impl Eq for Key {}
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.hash);
+        state.write_u64(self.0[0]);
+    }
+}
+
+/// Makes keys of values: hashes of 128 bits under two secrets, which are drawn anew at every start. Nobody who writes
+/// into a log can make two groups that are taken for one, and what is found never depends on the secrets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Namer([RandomState; 2]);
+
+impl Namer {
+    pub(super) fn key<'v>(&self, values: impl Iterator<Item = &'v Text>) -> Key {
+        let mut hashers = self.0.each_ref().map(RandomState::build_hasher);
+        for value in values {
+            for hasher in &mut hashers {
+                value.hash(hasher);
+            }
+        }
+        Key(hashers.map(|hasher| hasher.finish()))
+    }
+
+    /// Names a value of a group, or the group as a whole among the names of its values.
+    pub(super) fn of_value(&self, group: Key, value: Option<&Text>) -> Key {
+        Key(self.0.each_ref().map(|state| state.hash_one((group.0, value))))
+    }
+}
+
+/// The values that name a group: of most groups that a batch touches nobody asks for them.
+#[derive(Clone, Copy)]
+pub(super) enum Values<'a> {
+    Listed(&'a [Text]),
+    /// To be read from a call of the group.
+    Of {
+        rule: &'a Rule,
+        namer: &'a Namer,
+        key: Key,
+        call: &'a Call,
+    },
+}
+
+impl Values<'_> {
+    pub(super) fn list(self) -> Vec<Text> {
+        match self {
+            Self::Listed(values) => values.to_vec(),
+            Self::Of { rule, namer, key, call } => rule.values(namer, key, call),
+        }
     }
 }
 
 /// The keys of one call after the other, each made once for all rules that group by the same fields.
 pub(super) struct Keys {
+    namer: Namer,
     lists: Vec<Vec<GroupField>>,
     /// By rule; none for one that groups calls in several ways.
     of_rule: Vec<Option<usize>>,
     /// By list, of the call in hand.
     known: Vec<Known>,
+    /// The keys of a batch are counted through, so that each rule finds what it has of them by their number.
+    numbers: FxHashMap<Key, u32>,
 }
 
+/// A key and its number in the batch.
+pub(super) type Numbered = (Key, u32);
+
 /// A key of the call in hand.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 enum Known {
     NotYet,
     /// The call lacks a value.
     Lacking,
-    Is(Key),
+    Is(Numbered),
 }
 
 impl Keys {
-    pub(super) fn new(rules: &RuleSet) -> Self {
+    pub(super) fn new(rules: &RuleSet, namer: &Namer) -> Self {
         let mut lists: Vec<Vec<GroupField>> = Vec::new();
         let of_rule = rules.rules.iter().map(|rule| {
             let [only] = rule.groupings.as_slice() else { return None };
@@ -100,8 +111,13 @@ impl Keys {
             }))
         });
         let of_rule = of_rule.collect();
-        let known = vec![Known::NotYet; lists.len()];
-        Self { lists, of_rule, known }
+        let (known, numbers) = (vec![Known::NotYet; lists.len()], FxHashMap::default());
+        Self { namer: namer.clone(), lists, of_rule, known, numbers }
+    }
+
+    /// Forgets the last batch.
+    pub(super) fn begin_batch(&mut self) {
+        self.numbers.clear();
     }
 
     /// Forgets the last call.
@@ -115,22 +131,31 @@ impl Keys {
     }
 
     /// The call's group of the rule, of a first-seen rule without the last field; none where it lacks a value.
-    pub(super) fn of(&mut self, rule: usize, call: &Call) -> Option<&Key> {
+    pub(super) fn of(&mut self, rule: usize, call: &Call) -> Option<Numbered> {
         let list = (*self.of_rule.get(rule)?)?;
-        let (fields, known) = (self.lists.get(list)?, self.known.get_mut(list)?);
-        let value = |field: &GroupField| field.value(call).cloned();
-        if matches!(known, Known::NotYet) {
-            let values: Option<Arc<[Text]>> = match fields.as_slice() {
-                // Of one or two the number is known, which spares a list in between.
-                [only] => value(only).map(|only| Arc::from([only])),
-                [one, two] => value(one).zip(value(two)).map(|(one, two)| Arc::from([one, two])),
-                more => more.iter().map(value).collect::<Option<Vec<Text>>>().map(Arc::from),
-            };
-            *known = values.map_or(Known::Lacking, |values| Known::Is(Key::new(values)));
+        if let Known::NotYet = self.known.get(list)? {
+            let fields = self.lists.get(list)?;
+            let key = fields
+                .iter()
+                .all(|field| field.value(call).is_some())
+                .then(|| self.namer.key(fields.iter().filter_map(|field| field.value(call))));
+            let numbered = key.map(|key| self.numbered(key));
+            *self.known.get_mut(list)? = numbered.map_or(Known::Lacking, Known::Is);
         }
-        match known {
-            Known::Is(key) => Some(key),
+        match self.known.get(list)? {
+            Known::Is(numbered) => Some(*numbered),
             Known::NotYet | Known::Lacking => None,
         }
+    }
+
+    /// The group of these values.
+    pub(super) fn of_values(&mut self, values: &[Text]) -> Numbered {
+        let key = self.namer.key(values.iter());
+        self.numbered(key)
+    }
+
+    fn numbered(&mut self, key: Key) -> Numbered {
+        let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        (key, *self.numbers.entry(key).or_insert(next))
     }
 }

@@ -74,12 +74,12 @@ impl Meter {
         }
     }
 
-    /// A group of a rule is about to be settled.
-    pub(super) fn begin_group(&mut self) {
+    /// The groups of a rule are about to be settled.
+    pub(super) fn begin_rule(&mut self) {
         self.began = self.clock.map(|clock| clock());
     }
 
-    /// It is.
+    /// They are.
     pub(super) fn settled(&mut self, rule: usize) {
         if let (Some(began), Some(clock), Some(cost)) =
             (self.began, self.clock, self.costs.get_mut(rule))

@@ -7,10 +7,12 @@
 
 mod about;
 mod allowance;
+mod board;
 mod bounds;
 mod cases;
 mod chain;
 mod cidr;
+mod cold;
 mod compile;
 mod condition;
 mod correlation;
@@ -29,6 +31,7 @@ mod known;
 mod ledger;
 mod limits;
 mod literal;
+mod logs;
 mod matcher;
 mod meter;
 mod outcome;
@@ -70,12 +73,14 @@ mod refusals;
 #[cfg(test)]
 mod scenarios;
 
+pub use about::CaseTold;
 pub use compile::stem as rule_name;
 pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;
 pub use history::{History, HistoryNeed, KnownAlert};
 pub use limits::STATE_SATURATED;
+pub use logs::{CaseCall, CaseLog, ReadLogs};
 pub use meter::RuleCost;
 pub use overrides::Overrides;
 pub use problem::RuleProblem;

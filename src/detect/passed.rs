@@ -2,40 +2,45 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::model::{IdHasher, Micros, Text};
+use crate::model::{Micros, Text};
 
 use super::group::Op;
+use super::key::{Key, Namer};
 use super::outcome::Outcome;
 use super::seen::{Prefix, Seen};
 
-/// Values by a hash that nobody who writes into a log can make two of: an actor's known tenant must hide no new one.
-#[derive(Default)]
+/// Values by a name that nobody who writes into a log can make two of: an actor's known tenant must hide no new one.
 pub(super) struct Passed {
+    namer: Namer,
     /// By group and value, when the value was first seen; by group alone, after when a new value is news, whatever else
     /// the group has.
-    firsts: FxHashMap<[u8; 16], Micros>,
+    firsts: FxHashMap<Key, Micros>,
 }
 
 impl Passed {
+    pub(super) fn new(namer: &Namer) -> Self {
+        Self { namer: namer.clone(), firsts: FxHashMap::default() }
+    }
+
     /// Remembers all of a group, or nothing where that would be more than so many values.
-    pub(super) fn let_go(&mut self, key: &[Text], seen: &Seen, values_max: usize) {
+    pub(super) fn let_go(&mut self, key: Key, seen: &Seen, values_max: usize) {
         if self.firsts.len().saturating_add(seen.weight()) > values_max {
             return;
         }
         self.note(key, seen);
         if let Some(settled_at) = seen.settled_at() {
-            self.firsts.insert(place(key, None), settled_at);
+            self.firsts.insert(self.namer.of_value(key, None), settled_at);
         }
     }
 
     /// Forgets a group that is read again, given all values that it has or had.
-    pub(super) fn recall<'v>(&mut self, key: &[Text], values: impl Iterator<Item = &'v Text>) {
+    pub(super) fn recall<'v>(&mut self, key: Key, values: impl Iterator<Item = &'v Text>) {
         if self.firsts.is_empty() {
             return;
         }
-        self.firsts.remove(&place(key, None));
+        self.firsts.remove(&self.namer.of_value(key, None));
         for value in values {
-            self.firsts.remove(&place(key, Some(value)));
+            self.firsts.remove(&self.namer.of_value(key, Some(value)));
         }
     }
 
@@ -55,14 +60,14 @@ impl Passed {
         let mut fresh = Vec::new();
         for op in ops {
             let value = prefix.value(&op.event)?;
-            if let Some(first) = self.firsts.get(&place(prefix.key, Some(value))) {
-                if op.event.at <= *first {
+            if let Some(first) = self.firsts.get(&self.namer.of_value(prefix.key, Some(value))) {
+                if op.event.at() <= *first {
                     return None;
                 }
                 continue;
             }
-            let settled_at = self.firsts.get(&place(prefix.key, None))?;
-            if !op.present || op.event.at <= *settled_at {
+            let settled_at = self.firsts.get(&self.namer.of_value(prefix.key, None))?;
+            if !op.present || op.event.at() <= *settled_at {
                 return None;
             }
             fresh.push(op.clone());
@@ -80,19 +85,9 @@ impl Passed {
         outcome
     }
 
-    fn note(&mut self, key: &[Text], seen: &Seen) {
+    fn note(&mut self, key: Key, seen: &Seen) {
         for (value, at) in seen.firsts() {
-            self.firsts.insert(place(key, Some(value)), at);
+            self.firsts.insert(self.namer.of_value(key, Some(value)), at);
         }
     }
-}
-
-/// Names a group, or a value of it.
-fn place(key: &[Text], value: Option<&Text>) -> [u8; 16] {
-    let mut hasher = IdHasher::new("first-seen");
-    for part in key {
-        hasher.text(part);
-    }
-    hasher.optional(value.map(|value| &**value));
-    hasher.finish()
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::fixture::{self, read_logs};
 use super::{Overrides, RuleSet, evaluate, run_tests, shipped};
 use crate::model::{Call, Labels};
 
@@ -66,13 +67,40 @@ fn every_example_of_a_rule_can_be_read_and_its_cases_pass() {
         if text.contains("\ntests:") {
             assert_eq!(RuleSet::inspect(&[("x.yml", &text)]), [], "rules/README.md:{line}");
         }
-        for result in run_tests(&Arc::new(set)) {
+        for result in run_tests(&Arc::new(set), &read_logs) {
             let (case, variant) = (&result.case, result.variant);
             assert_eq!(result.failure, None, "rules/README.md:{line}: {case}, {variant}");
             cases += 1;
         }
     }
     assert!(rules >= 8 && cases >= 30, "{rules} rules with {cases} cases were found");
+}
+
+#[test]
+fn cases_with_more_calls_than_a_condition_takes_pass_with_all_their_variants() {
+    let count = |condition: &str, fires: &str| {
+        let kind = if condition.contains("field") { "value_count" } else { "event_count" };
+        format!(
+            "title: t\ncorrelation: {{type: {kind}, rules: [a], group-by: [actor], timespan: 60s, \
+             condition: {condition}}}\ntests:\n  - name: y\n    events: [{{at: 0, tool: x1, principal: ann}}, \
+             {{at: 5, tool: x2, principal: ann}}, {{at: 6, tool: x3, principal: ann}}, \
+             {{at: 7, tool: x4, principal: ann}}, {{at: 8, tool: x5, principal: ann}}]\n    \
+             fires: [{{calls: [{fires}]}}]\n---\ntitle: a\nname: a\nlogsource: {{product: mcp}}\n\
+             detection: {{s: {{tool.name: x*}}, condition: s}}\n"
+        )
+    };
+    for (condition, fires) in [
+        ("{eq: 1}", "0"),
+        ("{eq: 2}", "0-1"),
+        ("{gte: 3, lt: 4}", "0-2"),
+        ("{gte: 2, neq: 3}", "0-4"),
+        ("{field: tool.name, eq: 2}", "0-1"),
+    ] {
+        let set = RuleSet::compile(&[("x.yml", &count(condition, fires))]).unwrap();
+        for result in run_tests(&Arc::new(set), &read_logs) {
+            assert_eq!(result.failure, None, "{condition}: {}", result.variant);
+        }
+    }
 }
 
 #[test]
@@ -115,9 +143,9 @@ fn a_call_that_fills_several_stages_is_shown_under_one_of_them() {
             helper("c")
         );
         let rules = Arc::new(RuleSet::compile(&[("x.yml", &text)]).unwrap());
-        let calls = rules.rules()[0].cases[0].events.iter().map(|(call, _)| Arc::clone(call));
+        let (calls, _) = fixture::calls(&rules.rules()[0], 0);
         let labels = |_: &Call| Labels::default();
-        let alerts = evaluate(Arc::clone(&rules), Arc::new(labels), calls.collect());
+        let alerts = evaluate(Arc::clone(&rules), Arc::new(labels), calls);
         assert_eq!(alerts.len(), 1, "{tools:?}");
         alerts[0]
             .evidence

@@ -61,6 +61,8 @@ fn files_that_are_not_supported_are_refused_with_line_and_reason() {
         (plain() + "level: severe\n", "6: `level: severe` is none of"),
         (plain() + "group-by: [flags]\n", "6: calls cannot be grouped by `flags`"),
         (plain() + "---\n" + &plain(), "7: a second rule that fires"),
+        (plain() + "---\naction: repeat\n", "7: `action` (global, reset, repeat) is not supported"),
+        (plain().replace("  s:", "  timeframe: 5m\n  s:"), "4: `timeframe` is not supported"),
         (plain().replace("mcp", "windows"), "2: logsource `product`"),
         (plain().replace("title: t", "name: t"), "1: `title` is missing"),
         ("a: [".to_owned(), ": this is not YAML"),
@@ -97,6 +99,34 @@ fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
     ] {
         refused(&correlation(&body), expected);
     }
+}
+
+#[test]
+fn a_name_or_an_id_means_one_document() {
+    let count = "title: t\ncorrelation: {type: event_count, rules: [a], group-by: [actor], \
+                 timespan: 1m, condition: {gte: 2}}\n";
+    let helper = |called: &str| format!("---\n{called}\n{}", detection(PLAIN));
+    let with = |one: &str, other: &str| format!("{count}{}{}", helper(one), helper(other));
+    for (text, expected) in [
+        (with("name: a", "name: a"), "11: the name `a` is used twice"),
+        (with("id: a", "id: a"), "11: the id `a` is used twice"),
+        (with("id: a", "name: a"), "11: the name `a` is another document's id"),
+        (format!("id: x\n{count}{}", helper("id: x\nname: a")), "5: the id `x` is used twice"),
+    ] {
+        refused(&text, expected);
+    }
+    let both = format!("{count}{}", helper("id: a\nname: a"));
+    assert_eq!(problems(&both), Vec::<String>::new());
+}
+
+#[test]
+fn what_sigma_files_tell_people_and_other_programs_is_read_and_kept_out_of_the_way() {
+    let told = "related:\n  - {id: a, type: derived}\nfields: [principal]\ntaxonomy: sigma\nscope: [server]\n\
+                license: MIT\ndate: 2026-01-02\nmodified: 2026/01/02\nauthor: Ann\n";
+    assert_eq!(problems(&(detection(PLAIN) + told)), Vec::<String>::new());
+    // They take no other key's place.
+    let first = "  type: first_seen\n  rules: [a]\n";
+    refused(&(format!("fields: [actor]\n{}", correlation(first))), "3: `fields` is missing");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::model::{Call, EventKind, Level, Text};
 use super::cases::Case;
 use super::compile;
 use super::field::{GroupField, Subject};
+use super::key::{Key, Namer};
 use super::matcher::Expr;
 use super::problem::RuleProblem;
 use super::stages::{Chain, MEMBER, Slot};
@@ -176,16 +177,34 @@ impl Rule {
         }
     }
 
-    /// The slots that the call fits in that group, of those given.
-    pub(super) fn slots_in(&self, group: &[Text], call: &Call, slots: u32) -> u32 {
-        let mut key = Vec::new();
+    /// The slots that the call fits in the group whose values are those, of the slots given.
+    pub(super) fn slots_in(&self, call: &Call, slots: u32, is_it: impl Fn(&[Text]) -> bool) -> u32 {
         let mut own = 0;
-        self.each_group(call, slots, &mut key, |key, slots| {
-            if key.starts_with(group) {
+        self.each_group(call, slots, &mut Vec::new(), |values, slots| {
+            if is_it(values) {
                 own |= slots;
             }
         });
         own
+    }
+
+    /// Of the values that a call is grouped by, those that name a group in memory: a first-seen
+    /// rule's without the last.
+    pub(super) fn named<'v, T>(&self, values: &'v [T]) -> &'v [T] {
+        match (&self.kind, values) {
+            (Kind::FirstSeen(_), [others @ .., _]) => others,
+            _ => values,
+        }
+    }
+
+    /// The values that name the group with that key, in which the call is.
+    pub(super) fn values(&self, namer: &Namer, key: Key, call: &Call) -> Vec<Text> {
+        let of = |grouping: &Grouping| {
+            let fields = self.named(&grouping.fields).iter();
+            fields.map(|field| field.value(call).cloned()).collect::<Option<Vec<Text>>>()
+        };
+        let mut all = self.groupings.iter().filter_map(of);
+        all.find(|values| namer.key(values.iter()) == key).unwrap_or_default()
     }
 }
 

@@ -11,6 +11,7 @@ use super::episode::{alert, alert_id};
 use super::field::GroupField;
 use super::group::{Op, apply};
 use super::history::History;
+use super::key::{Key, Values};
 use super::known::is_remembered;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{FirstSeen, Rule};
@@ -44,7 +45,8 @@ struct Value {
 pub(super) struct Prefix<'a> {
     pub(super) rule: &'a Rule,
     pub(super) first: &'a FirstSeen,
-    pub(super) key: &'a [Text],
+    pub(super) key: Key,
+    pub(super) values: Values<'a>,
 }
 
 impl Prefix<'_> {
@@ -57,7 +59,9 @@ impl Prefix<'_> {
     }
 
     fn group(&self, value: &Text) -> Vec<Text> {
-        self.key.iter().chain([value]).cloned().collect()
+        let mut values = self.values.list();
+        values.push(Text::clone(value));
+        values
     }
 
     fn alert_id(&self, value: &Text, closing: CallId) -> AlertId {
@@ -75,7 +79,7 @@ impl Prefix<'_> {
         Some(Fact {
             rule: Text::clone(&self.rule.name),
             group: fields.zip(self.group(value)).collect(),
-            at: earliest.at,
+            at: earliest.at(),
             stream: Text::clone(&call.stream),
             call_id: call.id,
             tool: Text::clone(&call.tool),
@@ -106,21 +110,30 @@ impl Seen {
 
     /// Every value, and when it was first seen.
     pub(super) fn firsts(&self) -> impl Iterator<Item = (&Text, Micros)> {
-        self.values.iter().map(|(value, held)| (value, held.earliest.at))
+        self.values.iter().map(|(value, held)| (value, held.earliest.at()))
+    }
+
+    /// True if the changes plainly change nothing: calls that come later than the earliest of their values.
+    pub(super) fn knows(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
+        ops.iter().all(|op| {
+            let held = prefix.value(&op.event).and_then(|value| self.values.get(value));
+            op.present && held.is_some_and(|held| held.earliest.at() < op.event.at())
+        })
     }
 
     /// True if the changes take away a call that is the earliest of its value: only the store knows
     /// the next.
     pub(super) fn needs_history(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
-        net(prefix, ops).iter().any(|op| {
-            let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
-            !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
-        })
+        ops.iter().any(|op| !op.present)
+            && net(prefix, ops).iter().any(|op| {
+                let value = prefix.value(&op.event).and_then(|value| self.values.get(value));
+                !op.present && value.is_some_and(|value| is_same(&value.earliest, &op.event))
+            })
     }
 
     /// After when a new value is news, whatever other values there are; none while values can be home.
     pub(super) fn settled_at(&self) -> Option<Micros> {
-        let edge = self.edge.as_ref().map_or(Micros(i64::MIN), |edge| edge.at);
+        let edge = self.edge.as_ref().map_or(Micros(i64::MIN), Event::at);
         self.is_settled.then(|| edge.max(self.learned_until.unwrap_or(edge)))
     }
 
@@ -171,6 +184,7 @@ impl Seen {
         let withdrawn: FxHashSet<CallId> =
             ops.iter().filter(|op| !op.present).map(|op| op.event.id()).collect();
         events.retain(|event| !is_fact(event) || !withdrawn.contains(&event.id()));
+        let mut events = events.into();
         apply(&mut events, ops);
         let mut seen = Self::of(prefix, &events);
         // Every value of either may have changed.
@@ -257,7 +271,7 @@ impl Seen {
             self.home.contains(value)
                 || held
                     .zip(self.learned_until)
-                    .is_some_and(|(held, until)| held.earliest.at <= until)
+                    .is_some_and(|(held, until)| held.earliest.at() <= until)
                 || held
                     .zip(self.edge.as_ref())
                     .is_some_and(|(held, edge)| held.earliest.order(edge).is_lt())
@@ -309,11 +323,11 @@ impl Seen {
         }
         let edge = order.iter().map(|(_, event)| *event).max_by(|a, b| a.order(b));
         let mut home: FxHashSet<Text> = order.iter().map(|(value, _)| Text::clone(value)).collect();
-        let earliest = self.values.values().map(|held| held.earliest.at).min();
+        let earliest = self.values.values().map(|held| held.earliest.at()).min();
         let learned_until =
             first.learning_micros.zip(earliest).map(|(learning, from)| from.plus(learning));
         if let Some(until) = learned_until {
-            let learned = self.values.iter().filter(|(_, held)| held.earliest.at <= until);
+            let learned = self.values.iter().filter(|(_, held)| held.earliest.at() <= until);
             home.extend(learned.map(|(value, _)| Text::clone(value)));
         }
         self.is_settled = order.len() == baseline;
@@ -326,7 +340,7 @@ impl Seen {
 fn is_same(left: &Event, right: &Event) -> bool {
     let is_either_remembered = is_fact(left) || is_fact(right);
     left.order(right).is_eq()
-        || (is_either_remembered && left.at == right.at && left.id() == right.id())
+        || (is_either_remembered && left.at() == right.at() && left.id() == right.id())
 }
 
 fn is_fact(event: &Event) -> bool {

@@ -5,29 +5,23 @@ use rustc_hash::FxHashMap;
 use crate::model::Micros;
 
 use super::chain::Stubs;
-use super::group::Group;
-use super::key::Key;
+use super::cold::Cold;
+use super::group::{Group, spent_idle_micros};
+use super::key::{Key, Namer};
 use super::limits::Limits;
 use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
-
-/// Groups that were let go to make room and are remembered one by one; over it, the older half of them
-/// is taken for known to the store like all that is as old.
-const EVICTED_MAX: usize = 262_144;
 
 /// The groups of one rule.
 pub(super) struct Shelf {
     pub(super) groups: Groups,
     /// Calls that the groups hold, or values, and one for each group.
     pub(super) held: usize,
-    /// A group that is not in memory has no call later than this; none if it has no call at all.
-    cold_before: Option<Micros>,
-    /// Groups that were let go to make room, by a hash of the key, with their newest call. Two that
-    /// share a hash cost a read, and nothing else: what is noted is not taken back when one of them is
-    /// here again.
-    evicted: FxHashMap<u64, Micros>,
+    pub(super) cold: Cold,
     evictions: u64,
+    /// The newest call when idle groups were last looked for.
+    swept_at: Option<Micros>,
     /// Groups of a first-seen rule that were let go.
     pub(super) passed: Passed,
 }
@@ -38,37 +32,24 @@ pub(super) enum Groups {
 }
 
 impl Shelf {
-    pub(super) fn new(rule: &Rule) -> Self {
+    pub(super) fn new(rule: &Rule, namer: &Namer) -> Self {
         Self {
             groups: match rule.kind {
                 Kind::Chain(_) => Groups::Chain(FxHashMap::default()),
                 Kind::FirstSeen(_) => Groups::FirstSeen(FxHashMap::default()),
             },
             held: 0,
-            cold_before: None,
-            evicted: FxHashMap::default(),
+            cold: Cold::default(),
             evictions: 0,
-            passed: Passed::default(),
+            swept_at: None,
+            passed: Passed::new(namer),
         }
-    }
-
-    /// Says that groups which are not in memory may have calls up to then.
-    pub(super) fn cool(&mut self, before: Option<Micros>) {
-        self.cold_before = self.cold_before.max(before);
-    }
-
-    /// Up to when a group that is not in memory may have calls; none if it has no call at all.
-    pub(super) fn cold_before(&self, key: &Key) -> Option<Micros> {
-        if self.evicted.is_empty() {
-            return self.cold_before;
-        }
-        self.cold_before.max(self.evicted.get(&key.hash()).copied())
     }
 
     /// From when on memory holds a group of a chain rule, if it does.
-    pub(super) fn held_from(&self, key: &Key) -> Option<Micros> {
+    pub(super) fn held_from(&self, key: Key) -> Option<Micros> {
         match &self.groups {
-            Groups::Chain(groups) => groups.get(key).map(|group| group.floor),
+            Groups::Chain(groups) => groups.get(&key).map(|group| group.floor),
             Groups::FirstSeen(_) => None,
         }
     }
@@ -85,22 +66,29 @@ impl Shelf {
         (self.held, self.evictions)
     }
 
-    /// Lets go of groups that nothing can concern any more.
-    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros) {
+    /// Lets go of groups that nothing can concern any more. That is a look at every group, so it waits, unless it must
+    /// not, until some of them can have become idle: those that it then finds late are few beside those that it keeps.
+    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros, is_pressing: bool) {
         let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
             return;
         };
-        let (cold_before, held) = (&mut self.cold_before, &mut self.held);
+        let waits_micros = Micros::MINUTE.max(spent_idle_micros(chain) / 4);
+        let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < waits_micros);
+        if is_early && !is_pressing {
+            return;
+        }
+        self.swept_at = Some(watermark);
+        let held = &mut self.held;
+        let mut gone = None;
         groups.retain(|_, group| {
             let idle = group.idle_since(chain, watermark);
             if idle.is_some() {
-                *cold_before = (*cold_before).max(idle);
+                gone = gone.max(idle);
                 *held = held.saturating_sub(group.weight());
             }
             idle.is_none()
         });
-        let cold_before = self.cold_before;
-        self.evicted.retain(|_, newest| Some(*newest) > cold_before);
+        self.cold.cool(gone);
     }
 
     /// Makes room where there is more than there may be: the groups go that were not touched for
@@ -133,7 +121,7 @@ impl Shelf {
         }
         let room = Room {
             held: &mut self.held,
-            evicted: &mut self.evicted,
+            cold: &mut self.cold,
             calls: (limits.calls_max / 4 * 3).max(heaviest),
             spared_weight: if heaviest > limits.calls_max / 2 { heaviest } else { usize::MAX },
             groups: limits.groups_max / 4 * 3,
@@ -155,15 +143,7 @@ impl Shelf {
             }
             _ => 0,
         };
-        if self.evicted.len() > EVICTED_MAX {
-            // One call that is dated far ahead must not make every group one that is asked for.
-            let mut all: Vec<Micros> = self.evicted.values().copied().collect();
-            let half = all.len() / 2;
-            let (_, middle, _) = all.select_nth_unstable(half);
-            self.cold_before = self.cold_before.max(Some(*middle));
-            let cold_before = self.cold_before;
-            self.evicted.retain(|_, newest| Some(*newest) > cold_before);
-        }
+        self.cold.bound();
     }
 
     /// What the heaviest group takes.
@@ -179,7 +159,7 @@ impl Shelf {
 /// Where there is too much, and how much there may be.
 struct Room<'a> {
     held: &'a mut usize,
-    evicted: &'a mut FxHashMap<u64, Micros>,
+    cold: &'a mut Cold,
     calls: usize,
     groups: usize,
     /// A group as heavy as this stays.
@@ -195,7 +175,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
-        mut let_go: impl FnMut(&Key, &G),
+        mut let_go: impl FnMut(Key, &G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -220,9 +200,8 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            let_go(key, group);
-            let known = self.evicted.entry(key.hash()).or_insert(newest);
-            *known = newest.max(*known);
+            let_go(*key, group);
+            self.cold.evict(*key, newest);
             false
         });
         (before - groups.len()) as u64

@@ -49,6 +49,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::detect::fixture::read_logs;
     use crate::detect::{RuleSet, run_tests};
 
     #[test]
@@ -68,7 +69,7 @@ mod tests {
     fn every_shipped_rule_compiles_and_passes_its_cases() {
         let rules = RuleSet::compile(&shipped()).unwrap();
         assert!(rules.lacking_cases().is_empty());
-        let failures: Vec<String> = run_tests(&Arc::new(rules))
+        let failures: Vec<String> = run_tests(&Arc::new(rules), &read_logs)
             .into_iter()
             .filter_map(|result| {
                 let failure = result.failure?;

@@ -109,8 +109,26 @@ impl Chain {
         self.stages.iter().filter_map(|stage| stage.count.as_ref())
     }
 
+    /// False where these calls of a group lack one for some stage, or as many as a stage counts: most groups never have
+    /// them all.
+    pub(super) fn can_match<'e>(&self, events: &(impl Iterator<Item = &'e Event> + Clone)) -> bool {
+        let wanted = self.needed_bits();
+        let mut seen = 0;
+        let has_all = events.clone().any(|event| {
+            seen |= event.stages();
+            seen & wanted == wanted
+        });
+        has_all
+            && self.stages.iter().all(|stage| {
+                let Some(count) = &stage.count else { return true };
+                let bit = 1 << count.base(stage.slot);
+                let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
+                events.clone().filter(|event| event.stages() & bit != 0).nth(enough).is_some()
+            })
+    }
+
     /// The bits of slots without a call in which nothing can match.
-    pub(super) fn needed_bits(&self) -> u32 {
+    fn needed_bits(&self) -> u32 {
         self.stages.iter().fold(0, |bits, stage| {
             let slot = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
             bits | 1 << slot

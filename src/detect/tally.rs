@@ -65,7 +65,7 @@ impl Count {
 
     /// The slot in which a call of the window is shown; none for a call that is not counted.
     pub(super) fn shown_in(&self, event: &Event, own: usize) -> Option<usize> {
-        let fits = |slot: usize| event.stages & (1 << slot) != 0;
+        let fits = |slot: usize| event.stages() & (1 << slot) != 0;
         match &self.what {
             Counted::Events(..) => fits(own).then_some(own),
             Counted::Values { field, .. } => {
@@ -114,20 +114,20 @@ impl<'a> Tally<'a> {
     /// Takes the next call in order; true if the stage is filled by it.
     pub(super) fn take(&mut self, event: &'a Event) -> bool {
         if let Some(gap) = self.gap_micros {
-            let is_apart = self.before.is_some_and(|before| event.at.since(before) > gap);
+            let is_apart = self.before.is_some_and(|before| event.at().since(before) > gap);
             if is_apart {
                 self.window.clear();
                 self.values.clear();
                 self.own_count = 0;
             }
-            self.before = Some(event.at);
+            self.before = Some(event.at());
         }
         if self.count.shown_in(event, self.own).is_none() {
             return false;
         }
         self.add(event);
         while let Some(first) = self.window.front().copied()
-            && event.at.since(first.at) > self.count.timespan_micros
+            && event.at().since(first.at()) > self.count.timespan_micros
         {
             self.window.pop_front();
             self.drop(first);
@@ -154,14 +154,14 @@ impl<'a> Tally<'a> {
 
     fn add(&mut self, event: &'a Event) {
         self.window.push_back(event);
-        self.own_count += u64::from(event.stages & (1 << self.own) != 0);
+        self.own_count += u64::from(event.stages() & (1 << self.own) != 0);
         if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
             field.each(call, &mut |value| *self.values.entry(value).or_insert(0) += 1);
         }
     }
 
     fn drop(&mut self, event: &'a Event) {
-        self.own_count -= u64::from(event.stages & (1 << self.own) != 0);
+        self.own_count -= u64::from(event.stages() & (1 << self.own) != 0);
         if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
             field.each(call, &mut |value| {
                 let left = self.values.get_mut(&value).map_or(0, |count| {

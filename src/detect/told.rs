@@ -2,11 +2,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{AlertId, CallId, Micros, Text};
+use crate::model::{AlertId, CallId, Micros};
 
 use super::chain::{Chains, Event};
 use super::episode::{Episode, Reported};
 use super::history::History;
+use super::key::Values;
 use super::outcome::{Gone, Outcome, Set};
 use super::rule::{Kind, Rule};
 use super::stages::Chain;
@@ -27,7 +28,7 @@ pub(super) struct Told {
 pub(super) struct Scope<'a> {
     pub(super) rule: &'a Rule,
     pub(super) chain: &'a Chain,
-    pub(super) key: &'a [Text],
+    pub(super) values: Values<'a>,
     /// What tells how busy the group is.
     pub(super) load: Option<&'a Rule>,
 }
@@ -55,12 +56,8 @@ impl Told {
         let starts = listed().filter_map(|alert| alert.closing_at);
         let from = starts.fold(from, Micros::min);
         let before = fold(scope.chain, events, from, None, from);
-        let shown: FxHashMap<AlertId, Reported> = before
-            .episodes
-            .iter()
-            .map(|episode| episode.reported(scope.rule, scope.key))
-            .map(|shown| (shown.id, shown))
-            .collect();
+        let shown = reported(scope, &before.episodes).into_iter();
+        let shown: FxHashMap<AlertId, Reported> = shown.map(|shown| (shown.id, shown)).collect();
         // An alert that the history does not bear out stays without a fingerprint: it is reported
         // anew or retracted.
         let mut reported: Vec<Reported> = listed()
@@ -110,8 +107,7 @@ impl Told {
         episodes: &[Episode],
         revised: &FxHashSet<CallId>,
     ) -> Outcome {
-        let now: Vec<Reported> =
-            episodes.iter().map(|episode| episode.reported(scope.rule, scope.key)).collect();
+        let now = reported(scope, episodes);
         let outcome = compare(scope, &self.reported, &now, episodes, revised);
         self.reported = now;
         outcome
@@ -137,10 +133,10 @@ impl Told {
 
 impl<'a> Scope<'a> {
     /// That of the rule which tells how busy the group is.
-    pub(super) fn of_load(&self, key: &'a [Text]) -> Option<Self> {
+    pub(super) fn of_load(&self, values: Values<'a>) -> Option<Self> {
         let rule = self.load?;
         let Kind::Chain(chain) = &rule.kind else { return None };
-        Some(Self { rule, chain, key, load: None })
+        Some(Self { rule, chain, values, load: None })
     }
 }
 
@@ -173,7 +169,7 @@ fn fold(
     let mut current = open;
     let mut is_cut = false;
     while let Some(&first) = rest.first() {
-        let at = events[first].at;
+        let at = events[first].at();
         if at >= cut && !is_cut {
             is_cut = true;
             folded.open = still_open(current.as_ref(), chain, cut);
@@ -187,7 +183,7 @@ fn fold(
         };
         let mut span = episode.span;
         let more = rest.iter().take_while(|index| {
-            let at = events[**index].at;
+            let at = events[**index].at();
             let belongs = span.takes(at, chain.quiet_micros) && (is_cut || at < cut);
             span.last_at = at;
             belongs
@@ -202,6 +198,14 @@ fn fold(
     }
     folded.episodes.extend(current);
     folded
+}
+
+fn reported(scope: Scope<'_>, episodes: &[Episode]) -> Vec<Reported> {
+    if episodes.is_empty() {
+        return Vec::new();
+    }
+    let values = scope.values.list();
+    episodes.iter().map(|episode| episode.reported(scope.rule, &values)).collect()
 }
 
 fn still_open(episode: Option<&Episode>, chain: &Chain, cut: Micros) -> Option<Episode> {
@@ -237,7 +241,7 @@ fn compare(
             continue;
         }
         let is_new = replaces.is_empty() && !goes_on(former, shown);
-        let alert = episode.alert(scope.rule, scope.key).map(Box::new);
+        let alert = episode.alert(scope.rule, &scope.values.list()).map(Box::new);
         outcome.set.extend(alert.map(|alert| Set { alert, is_new, replaces }));
     }
     outcome

@@ -7,11 +7,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::{Alert, Call, CallChange, CallId, Labels, Micros, Text};
 
-use super::cases::{Case, Firing};
+use super::cases::{Case, Firing, Given};
 use super::chain::{Chains, Event};
 use super::engine::{Engine, evaluate};
 use super::field::{GroupField, LabelsOf, Subject};
 use super::ledger::Ledger;
+use super::logs::ReadLogs;
 use super::rule::{Kind, Rule, RuleSet, Verdicts};
 use super::stages::{Chain, Order, Stage};
 use super::tally::{Count, Counted};
@@ -27,35 +28,92 @@ pub struct TestResult {
     pub failure: Option<String>,
 }
 
-/// Runs every case of every rule. A case that fires is also tried in other orders and deliveries,
-/// which must change nothing, and with what it takes to fire just missing, which must silence it.
-pub fn run_tests(rules: &Arc<RuleSet>) -> Vec<TestResult> {
+/// Runs every case of every rule; `read` makes calls of those that are raw lines. A case that fires is also tried in
+/// other orders and deliveries, which must change nothing, and with what it takes to fire just missing, which must
+/// silence it.
+pub fn run_tests(rules: &Arc<RuleSet>, read: &ReadLogs<'_>) -> Vec<TestResult> {
     let mut results = Vec::new();
     for rule in &rules.rules {
         for case in &rule.cases {
-            let trial = Trial { rules, rule, case, labels: labels_of(case) };
-            trial.run(&mut results);
+            let mut add = |variant, failure| {
+                let (rule, case) = (Text::clone(&rule.name), case.name.clone());
+                results.push(TestResult { rule, case, variant, failure });
+            };
+            match Played::of(rule, case, read) {
+                Ok(played) => {
+                    let labels = played.labels();
+                    Trial { rules, rule, case, played, labels }.run(add);
+                }
+                Err(unread) => add(AS_WRITTEN, Some(unread)),
+            }
         }
     }
     results
+}
+
+const AS_WRITTEN: &str = "as written";
+
+/// How many calls that were made of lines are told where a case fails.
+const CALLS_TOLD_MAX: usize = 20;
+/// How many lines of one call.
+const LINES_TOLD_MAX: usize = 8;
+
+/// The calls of a case.
+pub(super) struct Played {
+    calls: Vec<(Arc<Call>, Labels)>,
+    /// Of each call, the indices by which the case may name it; for lines several, and a line may name several calls.
+    names: Vec<Vec<usize>>,
+}
+
+impl Played {
+    /// The error says what of the case's lines cannot be read.
+    pub(super) fn of(rule: &Rule, case: &Case, read: &ReadLogs<'_>) -> Result<Self, String> {
+        match &case.given {
+            Given::Events(events) => Ok(Self {
+                calls: events.clone(),
+                names: (0..events.len()).map(|index| vec![index]).collect(),
+            }),
+            Given::Logs(logs) => {
+                let read = read(rule, logs)?;
+                let (calls, names) =
+                    read.into_iter().map(|made| ((made.call, made.labels), made.lines)).unzip();
+                Ok(Self { calls, names })
+            }
+        }
+    }
+
+    pub(super) fn calls(&self) -> Vec<Arc<Call>> {
+        self.calls.iter().map(|(call, _)| Arc::clone(call)).collect()
+    }
+
+    pub(super) fn labels(&self) -> Arc<LabelsOf> {
+        let labels: FxHashMap<CallId, Labels> =
+            self.calls.iter().map(|(call, labels)| (call.id, *labels)).collect();
+        Arc::new(move |call: &Call| labels.get(&call.id).copied().unwrap_or_default())
+    }
+
+    /// What a call is named by, such as `3`, or `0+3` where two lines tell of it.
+    fn name(&self, call: usize) -> String {
+        let names = self.names.get(call).map(Vec::as_slice).unwrap_or_default();
+        let told = names.iter().take(LINES_TOLD_MAX).map(ToString::to_string);
+        let more = (names.len() > LINES_TOLD_MAX).then(|| "..".to_owned());
+        told.chain(more).collect::<Vec<_>>().join("+")
+    }
 }
 
 struct Trial<'a> {
     rules: &'a Arc<RuleSet>,
     rule: &'a Rule,
     case: &'a Case,
+    played: Played,
     labels: Arc<LabelsOf>,
 }
 
 impl Trial<'_> {
-    fn run(&self, results: &mut Vec<TestResult>) {
-        let mut add = |variant, failure| {
-            let (rule, case) = (Text::clone(&self.rule.name), self.case.name.clone());
-            results.push(TestResult { rule, case, variant, failure });
-        };
+    fn run(&self, mut add: impl FnMut(&'static str, Option<String>)) {
         let calls = self.calls();
         let alerts = self.evaluate(calls.clone());
-        add("as written", self.compare(&alerts));
+        add(AS_WRITTEN, self.compare(&alerts));
         let reversed: Vec<_> = calls.iter().rev().cloned().collect();
         add("reversed", self.same(&alerts, &reversed, 1, 1));
         add("shuffled", self.same(&alerts, &shuffled(&calls), 3, 1));
@@ -82,7 +140,7 @@ impl Trial<'_> {
     }
 
     fn calls(&self) -> Vec<Arc<Call>> {
-        self.case.events.iter().map(|(call, _)| Arc::clone(call)).collect()
+        self.played.calls()
     }
 
     /// The rule's alerts; all rules run, so that none disturbs another.
@@ -131,16 +189,31 @@ impl Trial<'_> {
             let wanted = |alert: &&Alert| {
                 firing.group.iter().all(|(field, value)| {
                     alert.group.iter().any(|(f, v)| **f == **field && **v == **value)
-                }) && self.indices(alert) == firing.calls
+                }) && self.is_named(alert, firing)
             };
             alerts.iter().any(|alert| wanted(&alert))
         };
         let all = self.case.fires.iter().all(fits) && self.case.fires.len() == alerts.len();
-        (!all).then(|| format!("gave {}", self.describe(alerts)))
+        (!all).then(|| format!("gave {}{}", self.describe(alerts), self.made_of_lines()))
     }
 
+    /// Whether the firing names all of the evidence and nothing else. Of several lines that tell of a call, one names
+    /// it.
+    fn is_named(&self, alert: &Alert, firing: &Firing) -> bool {
+        let wanted: FxHashSet<usize> = firing.evidence.iter().copied().collect();
+        let shown: Vec<&[usize]> = self
+            .indices(alert)
+            .into_iter()
+            .filter_map(|call| self.played.names.get(call).map(Vec::as_slice))
+            .collect();
+        let known: FxHashSet<usize> = shown.iter().copied().flatten().copied().collect();
+        let is_wanted = |names: &&[usize]| names.iter().any(|name| wanted.contains(name));
+        shown.iter().all(is_wanted) && wanted.is_subset(&known)
+    }
+
+    /// The evidence, as places among the case's calls.
     fn indices(&self, alert: &Alert) -> Vec<usize> {
-        let index = |id: CallId| self.case.events.iter().position(|(call, _)| call.id == id);
+        let index = |id: CallId| self.played.calls.iter().position(|(call, _)| call.id == id);
         let mut indices: Vec<usize> =
             alert.evidence.iter().filter_map(|evidence| index(evidence.call.id)).collect();
         indices.sort_unstable();
@@ -148,16 +221,40 @@ impl Trial<'_> {
     }
 
     fn describe(&self, alerts: &[Alert]) -> String {
+        let word = self.case.given.word();
         let one = |alert: &Alert| {
             let group: Vec<String> =
                 alert.group.iter().map(|(field, value)| format!("{field}: {value}")).collect();
-            let (count, calls) = (alert.count, self.indices(alert));
-            format!("{{group: {{{}}}, calls: {calls:?}, matches: {count}}}", group.join(", "))
+            let calls: Vec<String> =
+                self.indices(alert).into_iter().map(|call| self.played.name(call)).collect();
+            let (group, calls, count) = (group.join(", "), calls.join(", "), alert.count);
+            format!("{{group: {{{group}}}, {word}: [{calls}], matches: {count}}}")
         };
         if alerts.is_empty() {
             return "nothing".into();
         }
         alerts.iter().map(one).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What was made of a case's lines: whoever wrote it sees how they were read and joined.
+    fn made_of_lines(&self) -> String {
+        if matches!(self.case.given, Given::Events(_)) {
+            return String::new();
+        }
+        let one = |(number, (call, _)): (usize, &(Arc<Call>, Labels))| {
+            let (name, ran) = (self.played.name(number), call.ran.as_str());
+            format!("{name} is {} {}, ran {ran}", call.tool, call.class.as_str())
+        };
+        let all = &self.played.calls;
+        let mut told: Vec<String> = all.iter().enumerate().take(CALLS_TOLD_MAX).map(one).collect();
+        let more = all.len().saturating_sub(CALLS_TOLD_MAX);
+        if more > 0 {
+            told.push(format!("and {more} more calls"));
+        }
+        format!(
+            "; of the lines {}",
+            if told.is_empty() { "no call was made".to_owned() } else { told.join("; ") }
+        )
     }
 
     /// The calls with all gaps made longer by one factor, so that the shortest match takes the
@@ -178,7 +275,7 @@ impl Trial<'_> {
         }
         let limit = span.filter(|_| !is_composed).unwrap_or(chain.timespan_micros);
         let shortest = self.shortest_micros().filter(|shortest| *shortest > 0 && limit > 0)?;
-        let first = self.case.events.iter().filter_map(|(call, _)| call.at).min()?;
+        let first = self.played.calls.iter().filter_map(|(call, _)| call.at).min()?;
         let target = i128::from(limit.checked_add(excess)?);
         let stretch = |at: Micros| {
             // Rounding may cost a microsecond between two calls: round away from the limit that is
@@ -197,7 +294,7 @@ impl Trial<'_> {
             call.at = call.at.map(stretch);
             Arc::new(call)
         };
-        Some(self.case.events.iter().map(|(call, _)| moved(call)).collect())
+        Some(self.played.calls.iter().map(|(call, _)| moved(call)).collect())
     }
 
     /// The shortest match of any group.
@@ -207,7 +304,7 @@ impl Trial<'_> {
         };
         let mut verdicts = Verdicts::new(self.rules);
         let mut groups: FxHashMap<Vec<Text>, Vec<Event>> = FxHashMap::default();
-        for (call, _) in &self.case.events {
+        for (call, _) in &self.played.calls {
             verdicts.reset();
             let subject = Subject::new(call, &*self.labels);
             let slots = verdicts.slots(self.rules, self.rule, &subject);
@@ -256,7 +353,7 @@ impl Trial<'_> {
             }
             Some(Arc::new(call))
         };
-        self.case.events.iter().enumerate().map(scatter).collect()
+        self.played.calls.iter().enumerate().map(scatter).collect()
     }
 
     /// Every call in a session of its own, for a rule that asks for one session.
@@ -296,13 +393,21 @@ impl Trial<'_> {
             let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);
             evidence.any(|shown| shown.call.id == call.id && Some(&shown.stage) == name)
         };
+        // Where more calls can be too many, those that were may fire in the place of the evidence.
+        let could_be_shown = |call: &Arc<Call>, slot: usize| {
+            let subject = Subject::new(call, &*self.labels);
+            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & (1 << slot) != 0
+        };
         let without = |stage: &Stage| {
+            let is_limited = stage.count.as_ref().is_some_and(|count| !count.only_grows());
             let base = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
             let room = stage.count.as_ref().map_or(0, |count| count.least() - 1);
             let mut kept = Kept { room, values: FxHashSet::default() };
             let mut calls = self.calls();
             calls.retain(|call| {
-                let is_evidence = is_shown(call, stage.slot) || is_shown(call, base);
+                let is_evidence = is_shown(call, stage.slot)
+                    || is_shown(call, base)
+                    || is_limited && could_be_shown(call, base);
                 !is_evidence || kept.takes(stage.count.as_ref().map(|count| &count.what), call)
             });
             calls
@@ -337,16 +442,51 @@ impl Kept {
     }
 }
 
-fn labels_of(case: &Case) -> Arc<LabelsOf> {
-    let labels: FxHashMap<CallId, Labels> =
-        case.events.iter().map(|(call, labels)| (call.id, *labels)).collect();
-    Arc::new(move |call: &Call| labels.get(&call.id).copied().unwrap_or_default())
+/// One fixed disorder.
+fn shuffled(calls: &[Arc<Call>]) -> Vec<Arc<Call>> {
+    disorder(calls.len()).filter_map(|index| calls.get(index)).cloned().collect()
 }
 
-/// One fixed disorder: by a stride that shares no divisor with the length.
-fn shuffled(calls: &[Arc<Call>]) -> Vec<Arc<Call>> {
+/// The numbers below `length` in another order: by a stride that shares no divisor with the length, so that each comes
+/// once, and that is far from 1 and from the length where it can be, or neighbours would stay neighbours.
+fn disorder(length: usize) -> impl Iterator<Item = usize> {
+    let is_fit = |stride: &usize| gcd(*stride, length) == 1;
+    // Among any few numbers one fits; of the lengths up to four and of six, one or the last are all that do.
+    let about = length / 8 * 5 + length % 8 * 5 / 8;
+    let stride = (about.max(2)..length.saturating_sub(1)).find(is_fit);
     let stride =
-        [7, 11, 13].into_iter().find(|stride| !calls.len().is_multiple_of(*stride)).unwrap_or(1);
-    let at = |index: usize| calls.get((index * stride + 1) % calls.len());
-    (0..calls.len()).filter_map(at).cloned().collect()
+        stride.or_else(|| (2..about).rev().find(is_fit)).unwrap_or(length.saturating_sub(1));
+    (0..length).map(move |index| (index * stride + 1) % length)
+}
+
+const fn gcd(mut left: usize, mut right: usize) -> usize {
+    while right > 0 {
+        (left, right) = (right, left % right);
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shuffle_of_any_length_holds_each_once_and_in_no_order() {
+        let few = 2..2_100;
+        for length in few.chain([3_003, 4_004, 5_005, 6_006, 7_007, 8_008, 9_009, 10_000]) {
+            let order: Vec<usize> = disorder(length).collect();
+            let mut sorted = order.clone();
+            sorted.sort_unstable();
+            assert!(sorted.iter().copied().eq(0..length), "{length}");
+            assert_ne!(order, sorted, "{length}");
+            // Turned round is another variant, and turned on by one nearly the order as it was.
+            let steps = |step: usize| {
+                order.windows(2).filter(|pair| (pair[0] + step) % length == pair[1]).count()
+            };
+            let is_tried = length > 4 && length != 6;
+            assert!(!is_tried || steps(1) + steps(length - 1) == 0, "{length}");
+        }
+        assert_eq!(disorder(1).collect::<Vec<_>>(), [0]);
+        assert_eq!(disorder(0).count(), 0);
+    }
 }

@@ -65,7 +65,7 @@ use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
 pub use health::Health;
-pub use rules::{RuleLoad, RuleShown, RulesShown};
+pub use rules::{CaseShown, RuleLoad, RuleShown, RulesShown};
 
 use crate::model::{Labels, Micros};
 use crate::store::{Desk, Reader};

@@ -6,7 +6,7 @@ use axum::extract::{Path, State};
 
 use super::error::WebError;
 use super::frame::{Frame, Section};
-use super::rules::{RuleShown, RulesShown};
+use super::rules::{CaseShown, RuleShown, RulesShown};
 use super::rules_page::{each, incidents, looks_for, share, spent};
 use super::shown::{Severity, Shown, When, count};
 use super::state::Shared;
@@ -34,13 +34,29 @@ pub(crate) struct RulePage {
     tags: Vec<Shown>,
     references: Vec<Shown>,
     changes: Vec<Shown>,
+    doubts: Vec<Shown>,
     incidents: Option<String>,
     facts: Vec<(&'static str, Shown)>,
     last: When,
-    cases: Vec<(Shown, bool)>,
+    cases: Vec<CaseRow>,
     cases_left: usize,
     lines: Vec<Shown>,
     lines_left: usize,
+}
+
+struct CaseRow {
+    name: Shown,
+    fires: bool,
+    /// The formats of its raw lines; none for a case that describes calls.
+    dialects: Option<Shown>,
+}
+
+impl CaseRow {
+    fn of(case: &CaseShown) -> Self {
+        let CaseShown { name, fires, dialects } = case;
+        let dialects = (!dialects.is_empty()).then(|| Shown::short(dialects, 200));
+        Self { name: Shown::short(name, 200), fires: *fires, dialects }
+    }
 }
 
 pub(crate) async fn show(
@@ -82,6 +98,7 @@ fn page(
         tags: all(&rule.tags),
         references: all(&rule.references),
         changes: all(&rule.changes),
+        doubts: all(&rule.doubts),
         incidents: (fired > 0).then(|| incidents(&rule.name)),
         facts: vec![
             ("Alerts", number(fired)),
@@ -96,12 +113,7 @@ fn page(
             ("Of all rules' time", share(load, rules)),
         ],
         last: When(alerts.and_then(|alerts| alerts.last_seen)),
-        cases: rule
-            .cases
-            .iter()
-            .take(CASES_MAX)
-            .map(|(name, fires)| (Shown::short(name, 200), *fires))
-            .collect(),
+        cases: rule.cases.iter().take(CASES_MAX).map(CaseRow::of).collect(),
         cases_left: rule.cases.len().saturating_sub(CASES_MAX),
         lines,
         lines_left,

@@ -39,11 +39,22 @@ pub struct RuleShown {
     pub origin: String,
     /// The file as it is.
     pub text: String,
-    /// Each case's name, and whether it must fire.
-    pub cases: Vec<(String, bool)>,
+    pub cases: Vec<CaseShown>,
     pub is_disabled: bool,
     /// What the overrides change, a phrase each.
     pub changes: Vec<String>,
+    /// Why it probably does not do what is meant, since they changed it: a line each.
+    pub doubts: Vec<String>,
+}
+
+/// One case of a rule's tests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaseShown {
+    pub name: String,
+    /// Whether the rule must fire.
+    pub fires: bool,
+    /// The formats of its raw lines, by name; empty for a case that describes calls.
+    pub dialects: String,
 }
 
 /// What one rule has cost.

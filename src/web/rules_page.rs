@@ -31,6 +31,7 @@ struct Row {
     looks_for: Shown,
     origin: Shown,
     changes: Vec<Shown>,
+    doubts: Vec<Shown>,
     alerts: Shown,
     /// The incidents that it is in; none where there are none.
     incidents: Option<String>,
@@ -73,6 +74,7 @@ fn row(rule: &RuleShown, rules: &RulesShown, alerts: &[RuleAlerts]) -> Row {
         looks_for: looks_for(rule),
         origin: Shown::short(&rule.origin, 200),
         changes: rule.changes.iter().map(|change| Shown::short(change, 200)).collect(),
+        doubts: rule.doubts.iter().map(|doubt| Shown::short(doubt, 400)).collect(),
         alerts: Shown::new(&count(number)),
         incidents: (number > 0).then(|| incidents(&rule.name)),
         last: When(found.and_then(|found| found.last_seen)),

@@ -1,13 +1,13 @@
 //! Rule files that change while the daemon runs.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::{ATTACK, text};
-use crate::support::{Daemon, await_that, page};
+use crate::support::{Daemon, await_that, calltrail, page, watch};
 
 /// Three posts of one actor within a minute.
 const POSTS: &str = "title: Posts\ncorrelation:\n  type: event_count\n  rules: [post]\n  group-by: [actor]\n  \
@@ -149,6 +149,27 @@ fn a_broken_file_is_refused_with_a_banner_and_the_rules_before_it_stay() {
     site.append(&[0, 20].map(|second| post("lee", second)).concat());
     await_that("the alert of the repaired rule", || site.alerts_of("posts").len() == 2);
     assert!(site.daemon.stop().success());
+}
+
+#[test]
+fn what_overrides_make_doubtful_is_in_the_log_from_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    let [logs, rules] = ["logs", "rules"].map(|name| home.path().join(name));
+    fs::create_dir(&logs).unwrap();
+    fs::create_dir(&rules).unwrap();
+    let overrides = "[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n";
+    fs::write(rules.join("overrides.toml"), overrides).unwrap();
+    let log = home.path().join("stderr");
+    let mut command = calltrail(home.path());
+    command.args(watch(&["--rules", text(&rules)])).arg(&logs);
+    let daemon = Daemon::launch(home.path(), command.stderr(File::create(&log).unwrap())).unwrap();
+    let doubt = "overrides.toml:2:1: with this, `rubber-stamp` is in doubt";
+    assert!(fs::read_to_string(&log).unwrap().contains(doubt));
+    let rules = page(&daemon.link, "/rules");
+    assert!(rules.contains(doubt) && rules.contains("data-alarms=\"0\""), "{rules}");
+    // `rules list` tells it as well.
+    let listed = daemon.ask(&["rules", "list", "--rules", text(&home.path().join("rules"))]);
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(doubt));
 }
 
 #[test]

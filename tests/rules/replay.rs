@@ -72,6 +72,9 @@ fn a_rule_file_is_tried_without_being_in_force() {
     assert_eq!(code, 65);
     assert!(String::from_utf8_lossy(&done.stderr).contains("any-post.yml:1:"));
     assert_eq!(kept.run(&["rules", "replay", "--rule", "no-such"]).1, 66);
+    let backwards =
+        ["rules", "replay", "--from", "2026-11-20T08:00:02Z", "--to", "2026-11-20T08:00:01Z"];
+    assert_eq!(kept.run(&backwards).1, 64);
     assert!(kept.json(&["alerts", "list"]).iter().all(|alert| alert["rule"] != "any-post"));
 }
 

@@ -43,6 +43,9 @@ fn print(out: &mut impl Write, entry: &RuleEntry, rule: Option<&Rule>) -> std::i
     for change in &entry.changes {
         writeln!(out, "{:<13} overrides.toml: {}", "", display_untrusted(change))?;
     }
+    for doubt in &entry.doubts {
+        writeln!(out, "{:<13} in doubt: {}", "", display_untrusted(doubt))?;
+    }
     Ok(())
 }
 
@@ -79,5 +82,6 @@ fn as_json(entry: &RuleEntry, rule: Option<&Rule>) -> Value {
         "file": file,
         "disabled": entry.is_disabled,
         "overrides": entry.changes,
+        "doubts": entry.doubts,
     })
 }

@@ -45,6 +45,11 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    if let Some((from, to)) = args.from.zip(args.to)
+        && from > to
+    {
+        return Err(Failure::usage(anyhow!("--from is later than --to: no call is between them")));
+    }
     let config = common.config()?;
     let Tried { rules, changes } = tried(args, common)?;
     let catalogue = setup::catalogue(&config)?;
@@ -300,15 +305,13 @@ impl Replay {
         if !self.alerts.is_empty() {
             writeln!(out)?;
         }
-        for rule in self.rules.rules() {
-            let is_asked = |told: &&Told| {
-                told.rule == rule.name
-                    && self
-                        .from
-                        .is_none_or(|from| told.known.last_seen.is_none_or(|last| last >= from))
-            };
-            let fired = self.alerts.values().filter(is_asked).count() as u64;
-            writeln!(out, "{} would have fired {}.", rule.name, count(fired, "time"))?;
+        let is_asked = |last: Option<Micros>| {
+            self.from.is_none_or(|from| last.is_none_or(|last| last >= from))
+        };
+        let asked = self.alerts.values().filter(|told| is_asked(told.known.last_seen));
+        let fired = fired(self.rules.rules(), asked.map(|told| &*told.rule));
+        for (rule, number) in fired {
+            writeln!(out, "{rule} would have fired {}.", count(number, "time"))?;
         }
         writeln!(out, "{} looked at; nothing was written.", count(self.calls, "call"))
     }
@@ -366,6 +369,18 @@ impl Told {
     }
 }
 
+/// How often each rule fired; that groups were too busy is told where any was, since it is no rule's own.
+fn fired<'r>(rules: &'r [Rule], alerts: impl Iterator<Item = &'r str>) -> Vec<(&'r str, u64)> {
+    let mut fired: Vec<(&str, u64)> = rules.iter().map(|rule| (&*rule.name, 0)).collect();
+    for name in alerts {
+        match fired.iter_mut().find(|(rule, _)| *rule == name) {
+            Some((_, number)) => *number += 1,
+            None => fired.push((name, 1)),
+        }
+    }
+    fired
+}
+
 /// Files whose names are looked up.
 const FILES_MAX: usize = 1_000_000;
 const SECONDS_MAX: u64 = 60;
@@ -379,4 +394,19 @@ fn paths(access: &mut Access) -> Result<FxHashMap<u64, String>, Failure> {
         Some((generation.as_u64()?, path.as_str()?.to_owned()))
     };
     Ok(answer.rows.into_iter().filter_map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::detect::STATE_SATURATED;
+
+    #[test]
+    fn groups_that_were_too_busy_are_counted_beside_the_rules() {
+        let rule = "title: t\nlogsource: {product: mcp}\ndetection: {s: {ran: no}, condition: s}\n";
+        let rules = RuleSet::compile(&[("a.yml", rule), ("b.yml", rule)]).unwrap();
+        let names = ["b", STATE_SATURATED, "b", STATE_SATURATED];
+        let fired = fired(rules.rules(), names.into_iter());
+        assert_eq!(fired, [("a", 0), ("b", 2), (STATE_SATURATED, 2)]);
+    }
 }

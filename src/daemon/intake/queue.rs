@@ -138,6 +138,8 @@ impl Entry {
     }
 }
 
+/// Why a line of nothing is a gap.
+const BLANK: &str = "blank";
 /// Why a hole of zeros is a gap.
 pub(super) const ZEROS: &str = "zeros";
 
@@ -153,12 +155,7 @@ pub(super) fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros)
     match item {
         Item::Line { range, is_unterminated, .. } => {
             let line = Line { generation, offset, length, bytes: chunk.bytes(range) };
-            let mut what = match parse_line(parser, &line, &chunk.stream, now) {
-                Parsed::Record(record) => What::Record(Box::new(record)),
-                Parsed::Blank => gap("blank"),
-                Parsed::Reject(reject) => What::Reject(reject),
-                Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
-            };
+            let mut what = read_line(parser, &line, &chunk.stream, now);
             if *is_unterminated {
                 what.for_each_record(&mut |record| {
                     record.flags.push(Text::from("unterminated"));
@@ -167,7 +164,7 @@ pub(super) fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros)
             }
             what
         }
-        Item::Blank { .. } => gap("blank"),
+        Item::Blank { .. } => gap(BLANK),
         Item::Gap { why: GapWhy::Zeros, .. } => gap(ZEROS),
         Item::Gap { why: GapWhy::CopyOf { .. }, .. } => gap("copy"),
         Item::Overlong(overlong) => What::Overlong(Reject {
@@ -181,6 +178,17 @@ pub(super) fn read(parser: &mut Parser, chunk: &Chunk, item: &Item, now: Micros)
             ),
             head: mask_cut(&overlong.head),
         }),
+    }
+}
+
+/// What one line is.
+pub(super) fn read_line(parser: &mut Parser, line: &Line<'_>, stream: &Text, now: Micros) -> What {
+    let &Line { generation, offset, length, .. } = line;
+    match parse_line(parser, line, stream, now) {
+        Parsed::Record(record) => What::Record(Box::new(record)),
+        Parsed::Blank => What::Gap(Gap { generation, offset, length, why: BLANK }),
+        Parsed::Reject(reject) => What::Reject(reject),
+        Parsed::Parts(parts) => What::Parts(parts.into_iter().map(What::from).collect()),
     }
 }
 

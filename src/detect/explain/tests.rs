@@ -1,7 +1,7 @@
 //! What rules say of a call, in words that can be checked.
 
 use super::*;
-use crate::detect::fixture::{Shape, call};
+use crate::detect::fixture::{self, Shape, call};
 use crate::detect::shipped;
 use crate::model::{Labels, OutcomeClass};
 
@@ -69,6 +69,9 @@ fn a_sequence_says_which_stage_was_missing() {
     assert_eq!(late, "its stages came within 10.1 s, and 10 s are allowed");
     let alone = "as stage `r`: stage `f` did not come before it within 10 s";
     assert_eq!(of(&[(50, "read"), (60, "fetch"), (100, "post")], 0), alone);
+    // It came before the post, and still too late.
+    let behind = "as stage `p`: stage `f` did not come before stage `r` within 10 s";
+    assert_eq!(of(&[(50, "read"), (60, "fetch"), (100, "post")], 2), behind);
     let open = "as stage `f`: stage `p` did not come after it within 10 s";
     assert_eq!(of(&[(0, "fetch"), (50, "read")], 0), open);
     let other = of(&[(0, "other")], 0);
@@ -84,6 +87,24 @@ fn a_count_says_how_far_it_came() {
 }
 
 #[test]
+fn a_share_is_that_of_enough_calls() {
+    let rules = RuleSet::compile(&shipped()).unwrap();
+    let rule = rules.rules().iter().find(|rule| *rule.name == *"error-rate").unwrap();
+    // The first failed, then all went well.
+    let of = |number: u64| {
+        let one = |number: u64| {
+            let class = if number < 2 { OutcomeClass::Error } else { OutcomeClass::Ok };
+            let at = i64::try_from(number).unwrap() * SECOND;
+            call(&Shape { class, ..Shape::at(at, "x") }, number, number)
+        };
+        let calls: Vec<Arc<Call>> = (0..number).map(one).collect();
+        rules.explain(rule, &|_: &Call| Labels::default(), &calls[0], &calls).missing.join("; ")
+    };
+    assert_eq!(of(3), "3 of at least 20 calls within 300 s");
+    assert_eq!(of(20), "10 % within 300 s; 50 % of at least 20 calls are asked for");
+}
+
+#[test]
 fn a_first_value_says_since_when_it_is_known() {
     let at = |seconds: i64, tenant: &'static str, name: u64| {
         let shape = Shape { tenant: Some(tenant), ..Shape::at(seconds * SECOND, "x") };
@@ -91,7 +112,7 @@ fn a_first_value_says_since_when_it_is_known() {
     };
     let calls = [at(0, "acme", 0), at(1, "globex", 1), at(2, "globex", 2)];
     let home = of_rule("first", &calls[0], &calls);
-    assert_eq!(home.missing, ["the first value of tenant raise nothing, and this is one of them"]);
+    assert_eq!(home.missing, ["the first value of tenant raises nothing, and this is it"]);
     assert!(of_rule("first", &calls[1], &calls).is_matched);
     let again = of_rule("first", &calls[2], &calls).missing.join("");
     assert!(
@@ -138,8 +159,39 @@ fn a_count_among_stages_is_told_by_its_own_name() {
     let told = rules.explain(rule, &|_: &Call| Labels::default(), &denied, &[]);
     assert_eq!(told.stages[0].count.as_deref(), Some("burst-of-denials"));
     assert_eq!(told.stages[1].count, None);
-    let missing = told.missing.join("; ");
-    assert!(missing.starts_with("as stage `burst-of-denials`: "), "{missing}");
+    assert_eq!(told.missing, ["as stage `burst-of-denials`: 1 of 5 calls within 300 s"]);
+}
+
+#[test]
+fn a_count_among_stages_that_is_not_enough_where_it_should_be_is_told_with_its_figure() {
+    let rules = RuleSet::compile(&shipped()).unwrap();
+    let rule = rules.rules().iter().find(|rule| *rule.name == *"denials-then-success").unwrap();
+    // Denials at these seconds, and a success.
+    let of = |denied: &[i64], success: i64, explained: Option<usize>| {
+        let one = |(number, (seconds, class)): (usize, (i64, OutcomeClass))| {
+            let shape = Shape { class, ..Shape::at(seconds * SECOND, "x") };
+            call(&shape, number as u64, number as u64)
+        };
+        let denials = denied.iter().map(|seconds| (*seconds, OutcomeClass::Denied));
+        let all = denials.chain([(success, OutcomeClass::Ok)]);
+        let calls: Vec<Arc<Call>> = all.enumerate().map(one).collect();
+        let call = &calls[explained.unwrap_or(denied.len())];
+        rules.explain(rule, &|_: &Call| Labels::default(), call, &calls).missing.join("; ")
+    };
+    let burst = [200, 201, 202, 203, 204];
+    assert_eq!(of(&burst, 205, None), "");
+    assert_eq!(of(&burst, 205, Some(0)), "");
+    // There were five, but only with the one after the success.
+    let early = "as stage `success`: stage `burst-of-denials` did not come before it within 300 s: 4 of 5 calls \
+                 within 300 s";
+    assert_eq!(of(&burst, 203, None), early);
+    let open = "as stage `burst-of-denials`: stage `success` did not come after it within 300 s";
+    assert_eq!(of(&burst, 203, Some(1)), open);
+    let late = "its stages came within 396 s, and 300 s are allowed";
+    assert_eq!(of(&burst, 600, None), late);
+    let few = "as stage `success`: stage `burst-of-denials` did not come before it within 300 s: 3 of 5 calls \
+               within 300 s";
+    assert_eq!(of(&[0, 1, 290, 310], 320, None), few);
 }
 
 #[test]
@@ -166,14 +218,8 @@ fn an_exception_is_told_as_one_of_the_overrides() {
 fn the_engine_and_the_explanation_agree_on_the_shipped_rules_cases() {
     let rules = Arc::new(RuleSet::compile(&shipped()).unwrap());
     for rule in rules.rules() {
-        for case in &rule.cases {
-            let labels: std::collections::HashMap<_, _> =
-                case.events.iter().map(|(call, labels)| (call.id, *labels)).collect();
-            let labels =
-                move |call: &Call| -> Labels { labels.get(&call.id).copied().unwrap_or_default() };
-            let labels: Arc<LabelsOf> = Arc::new(labels);
-            let calls: Vec<Arc<Call>> =
-                case.events.iter().map(|(call, _)| Arc::clone(call)).collect();
+        for (number, case) in rule.cases.iter().enumerate() {
+            let (calls, labels) = fixture::calls(rule, number);
             let alerts =
                 crate::detect::evaluate(Arc::clone(&rules), Arc::clone(&labels), calls.clone());
             for call in &calls {

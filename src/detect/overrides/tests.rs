@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::detect::fixture::read_logs;
 use crate::detect::fixture::{Shape, call};
 use crate::detect::rule::Kind;
 use crate::detect::{RuleSet, evaluate, run_tests, shipped};
@@ -131,9 +132,10 @@ fn a_count_that_a_sequence_names_twice_changes_at_both_places() {
              detection: {{s: {{outcome: {asks}}}, condition: s}}\n"
         )
     };
+    // The second time by its id.
     let text = format!(
-        "title: two\ncorrelation: {{type: temporal_ordered, rules: [burst, fine, burst], group-by: [actor], \
-         timespan: 1h}}\n---\ntitle: b\nname: burst\ncorrelation: {{type: event_count, rules: [bad], \
+        "title: two\ncorrelation: {{type: temporal_ordered, rules: [burst, fine, b-1], group-by: [actor], \
+         timespan: 1h}}\n---\ntitle: b\nname: burst\nid: b-1\ncorrelation: {{type: event_count, rules: [bad], \
          group-by: [actor], timespan: 1m, condition: {{gte: 2}}}}\n{}{}",
         helper("bad", "error"),
         helper("fine", "ok"),
@@ -221,7 +223,7 @@ fn fires(rule: &str, case: &str, text: &str) -> bool {
     let mut rules = RuleSet::compile(&shipped()).unwrap();
     let (overrides, problems) = Overrides::parse("overrides.toml", &format!("[{rule}]\n{text}\n"));
     assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()), "{text}");
-    let results = run_tests(&Arc::new(rules));
+    let results = run_tests(&Arc::new(rules), &read_logs);
     let found = results.iter().find(|result| &*result.rule == rule && result.case == case);
     let found = found.unwrap_or_else(|| panic!("`{rule}` has no case `{case}`"));
     assert_eq!(found.variant, "as written");
@@ -231,7 +233,7 @@ fn fires(rule: &str, case: &str, text: &str) -> bool {
 #[test]
 fn every_threshold_of_every_shipped_rule_can_be_changed() {
     for rule in RuleSet::compile(&shipped()).unwrap().rules() {
-        let (case, _) = rule.cases().find(|(_, fires)| *fires).unwrap();
+        let case = rule.cases().find(|case| case.fires).unwrap().name;
         let of_rule = TRIED.iter().filter(|(name, ..)| **name == *rule.name);
         let has_figures = rule.timespan_micros().is_some() || rule.type_word() == "first_seen";
         assert_eq!(of_rule.clone().count() > 0, has_figures, "{}", rule.name);

@@ -12,6 +12,7 @@ async fn every_rule_is_listed_with_what_it_found_and_what_it_costs() {
         "1 rule in force, 1 switched off",
         "event_count, 40 or more within 60 s, by session, tool.name",
         "overridden: <bdi>except principal backup</bdi>",
+        "quiet\"><bdi>overrides.toml:2:1: with this, `call-burst` is in doubt</bdi>",
         "href=\"/?rule=call-burst\"",
         "<td class=\"num\">1.5 s</td><td class=\"num\">0.75 µs</td>",
         "100 %",
@@ -23,7 +24,9 @@ async fn every_rule_is_listed_with_what_it_found_and_what_it_costs() {
     ] {
         assert!(page.body.contains(text), "{text}");
     }
-    assert!(!page.body.contains("refused"));
+    assert_eq!(page.body.matches("is in doubt").count(), 1);
+    // A doubt refuses nothing, and no other page tells it.
+    assert!(!page.body.contains("refused") && page.body.contains("data-alarms=\"0\""));
 }
 
 #[tokio::test]
@@ -36,7 +39,10 @@ async fn a_rules_page_has_its_text_its_tests_and_its_words() {
         "A nightly export",
         "<bdi>  type: event_count</bdi>",
         "<span class=\"tag label\">fires</span> <bdi>twenty in a minute</bdi>",
-        "<span class=\"tag\">silent</span> <bdi>nineteen</bdi>",
+        "<dt>In doubt</dt>",
+        "<span class=\"tag\">silent</span> <bdi>nineteen</bdi></li>",
+        "<bdi>a client&#39;s log and a server&#39;s</bdi> <span class=\"quiet small\">raw lines: ",
+        "raw lines: <bdi>two-sided, tenant</bdi></span></li>",
         "12,345",
         "https://example.org/burst",
     ] {
@@ -46,6 +52,7 @@ async fn a_rules_page_has_its_text_its_tests_and_its_words() {
     assert!(!page.body.contains("href=\"https://example.org"));
     let odd = site.get("/rules/mine%2F1%20%26%20more").await;
     assert_eq!(odd.status, StatusCode::OK);
+    assert!(!odd.body.contains("In doubt"));
     assert!(odd.body.contains("switched off") && odd.body.contains("The file holds no cases."));
     assert_eq!(site.get("/rules/no-such").await.status, StatusCode::NOT_FOUND);
 }
