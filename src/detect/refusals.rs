@@ -213,7 +213,8 @@ fn equal_detections_are_evaluated_once() {
 fn nested(outer: &str, inner: &str) -> String {
     let helper = |name: &str| {
         format!(
-            "---\n{{title: t, name: {name}, logsource: {{product: mcp}}, detection: {{s: {{ran: no}}, condition: s}}}}\n"
+            "---\n{{title: t, name: {name}, logsource: {{product: mcp}}, \
+             detection: {{s: {{ran: no}}, condition: s}}}}\n"
         )
     };
     let (a, b) = (helper("a"), helper("b"));

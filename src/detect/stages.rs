@@ -181,7 +181,7 @@ impl Chain {
 
     /// The bits of slots without a call in which nothing can match. Of several slots that are counted together any will
     /// do, and none is needed.
-    fn needed_bits(&self) -> u32 {
+    pub(super) fn needed_bits(&self) -> u32 {
         let of_stage = |stage: &Stage| match &stage.count {
             Some(count) => Some(count.base()).filter(|bits| bits.is_power_of_two()).unwrap_or(0),
             None => 1 << stage.slot,

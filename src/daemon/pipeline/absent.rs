@@ -76,7 +76,13 @@ impl Pipeline {
             self.store.note_judged(judged)?;
             self.judged = judged;
         }
-        if self.absence.is_settled() { self.store.tidy() } else { Ok(()) }
+        if self.absence.is_settled() {
+            let is_tidied = self.store.tidy()?;
+            if is_tidied {
+                self.kept.forget_texts();
+            }
+        }
+        Ok(())
     }
 
     /// Judges what was noted; the number of alerts that are new or changed, if anything was stored.
