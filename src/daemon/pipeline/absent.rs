@@ -191,4 +191,4 @@ impl Pipeline {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
