@@ -196,8 +196,8 @@ fn logs_that_are_gone_come_from_the_old_database_with_the_lines_of_their_alerts(
     let counted =
         site.query("select stream, \"offset\", records, rejects from sources order by all");
     let shown = |site: &Site| {
-        let sql =
-            "select e.evidence from evidence_log e join alert_now a using (alert_id, evidence_seq)";
+        let sql = "select e.stage, t.evidence from evidence_now e
+             join evidence_text_log t on t.seq = e.text_seq and t.number = e.text_number";
         let mut shown = site.query(sql);
         shown.sort_by_key(ToString::to_string);
         shown

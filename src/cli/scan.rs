@@ -13,7 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::config::Overrides;
 use crate::daemon::{Pipeline, ScanOutcome, scan};
 use crate::model::{AlertState, AlertView, Level, RejectView};
-use crate::store::{AlertFilter, Reader};
+use crate::store::{AlertFilter, Listed, Reader};
 use crate::untrusted::display_untrusted;
 
 #[derive(clap::Args, Debug)]
@@ -26,6 +26,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "LEVEL", value_parser = parse_level)]
     fail_on: Option<Level>,
 }
+
+/// Alerts that are in memory with their evidence at a time.
+const ALERTS_AT_A_TIME: usize = 2_000;
 
 pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let overrides = Overrides {
@@ -52,15 +55,20 @@ pub(super) fn run(args: &Args, common: &Common, out: &mut impl Write) -> Result<
     let outcome = scan(&mut pipeline, &mut |progress| progress::update(&bar, progress))?;
     bar.finish_and_clear();
 
-    let mut alerts =
-        reader.alerts(&AlertFilter { with_evidence: true, ..AlertFilter::default() })?;
+    let mut alerts = reader.listed(&AlertFilter::default())?;
     // What a batch's end made look like an alert for a moment is none.
-    alerts.retain(|alert| alert.retracted.is_none());
-    alerts.sort_by(|left, right| {
+    alerts.retain(|listed| listed.alert.retracted.is_none());
+    alerts.sort_by(|Listed { alert: left, .. }, Listed { alert: right, .. }| {
         (left.first_seen, &left.rule, left.id).cmp(&(right.first_seen, &right.rule, right.id))
     });
-    print_alerts(out, common.output, &alerts)?;
+    if common.output == Format::Json {
+        for part in alerts.chunks(ALERTS_AT_A_TIME) {
+            print_alerts(out, common.output, &reader.opened(part)?)?;
+        }
+    }
+    let alerts: Vec<AlertView> = alerts.into_iter().map(|listed| listed.alert).collect();
     if common.output == Format::Human {
+        print_alerts(out, common.output, &alerts)?;
         print_summary(out, &outcome, &alerts, &reader, common.db.is_some())?;
         print_unlabelled(out, &reader, &pipeline_setup.catalogue)?;
     }

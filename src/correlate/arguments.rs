@@ -58,19 +58,21 @@ fn compare(left: &Args, right: &Args, left_whole: bool, right_whole: bool) -> Ag
     {
         return Agreement::Contradicts;
     }
-    if left_whole {
-        let known = |name: &str| left.values.iter().any(|value| &*value.name == name);
-        let missing = right.values.iter().any(|value| !known(&value.name))
-            || right.dropped.iter().any(|name| !known(name) && !left.dropped.contains(name));
-        if missing {
-            return Agreement::Contradicts;
-        }
+    if left_whole && lacks(left, right) || right_whole && lacks(right, left) {
+        return Agreement::Contradicts;
     }
     match equal {
         _ if exact && left_whole && right_whole => Agreement::All,
         0 => Agreement::Nothing,
         _ => Agreement::Some,
     }
+}
+
+/// Whether a view that shows all there is lacks a name that the other one knows of.
+fn lacks(whole: &Args, other: &Args) -> bool {
+    let known = |name: &str| whole.values.iter().any(|value| &*value.name == name);
+    other.values.iter().any(|value| !known(&value.name))
+        || other.dropped.iter().any(|name| !known(name) && !whole.dropped.contains(name))
 }
 
 /// Whether the two show the same values one by one, all of them and whole: mostly they do, and then nothing has to be
@@ -210,6 +212,15 @@ mod tests {
         let other = args(ArgView::Full, vec![value("url", 1)], &[]);
         assert_eq!(agreement(&names, &other), Agreement::Contradicts);
     }
+
+    #[test]
+    fn a_name_that_one_of_two_whole_views_left_out_contradicts_both_ways() {
+        let whole = args(ArgView::Full, vec![value("path", 1)], &[]);
+        let more = args(ArgView::Full, vec![value("path", 1)], &["mode"]);
+        assert_eq!(agreement(&whole, &more), Agreement::Contradicts);
+        assert_eq!(agreement(&more, &whole), Agreement::Contradicts);
+    }
+
     /// What was approved is not what ran, whichever of the two values a server takes.
     #[test]
     fn a_value_added_under_a_name_that_is_there_contradicts() {

@@ -1,13 +1,16 @@
 //! An alert's calls with their raw lines: found again in the files while they are there, and kept.
 
-use rustc_hash::FxHashMap;
+mod kept;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::intake::Intake;
 use crate::mask::mask_line;
-use crate::model::{Alert, AlertId, Call, EvidenceView, RecordId, Step, Witness, WitnessLine};
-use crate::store::{Reader, StoreError};
+use crate::model::{Call, RecordId, Step, Witness, WitnessLine};
 
-/// Text of lines that are remembered, so that alerts that grow, and several on one call, do not read them again.
+pub(super) use kept::Kept;
+
+/// Text of lines that are remembered, so that several alerts on one call do not read them again.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Where each generation's file lies now.
@@ -31,6 +34,8 @@ impl Paths {
 pub(super) struct Lines {
     known: FxHashMap<RecordId, WitnessLine>,
     bytes: usize,
+    /// Those among them that no file holds and that may be stored already.
+    lacking: FxHashSet<RecordId>,
     /// Lines that an older database kept, of files that are gone.
     kept: FxHashMap<RecordId, String>,
 }
@@ -41,21 +46,19 @@ impl Lines {
         self.kept = lines;
     }
 
-    /// The views of an alert's evidence, in its order. `stored` are ids under which its lines may be stored already:
-    /// they are asked for where a file is gone.
-    pub(super) fn views(
-        &mut self,
-        alert: &Alert,
-        stored: &[AlertId],
-        paths: &Paths,
-        intake: &mut Intake,
-        reader: &Reader,
-    ) -> Result<Vec<EvidenceView>, StoreError> {
+    /// Forgets what is remembered, if it is much. Not to be asked between [`Lines::look`] and [`Lines::of`].
+    pub(super) fn make_room(&mut self) {
+        self.lacking.clear();
         if self.bytes > BYTES_MAX {
             (self.known, self.bytes) = (FxHashMap::default(), 0);
         }
-        let mut lacking = Vec::new();
-        for (witness, step) in alert.evidence.iter().flat_map(|evidence| steps(&evidence.call)) {
+    }
+
+    /// Looks for the lines of a call in their files. False where one is not there that was not looked for before: it
+    /// may be stored already.
+    pub(super) fn look(&mut self, call: &Call, paths: &Paths, intake: &mut Intake) -> bool {
+        let mut is_found = true;
+        for (witness, step) in steps(call) {
             let known = self.known.get(&step.record);
             if known.is_some_and(|line| line.text.is_some()) {
                 continue;
@@ -67,25 +70,38 @@ impl Lines {
                 .map(|bytes| mask_line(bytes.trim_ascii_end()))
                 .or_else(|| self.kept.get(&step.record).cloned());
             let (record, length) = (step.record, step.length);
-            let line = WitnessLine { witness, file, record, length, text };
-            if line.text.is_some() {
-                self.remember(line);
+            if text.is_some() {
+                self.lacking.remove(&record);
             } else if is_new {
-                lacking.push(line);
+                self.lacking.insert(record);
+            }
+            is_found &= !self.lacking.contains(&record);
+            if text.is_some() || is_new {
+                self.remember(WitnessLine { witness, file, record, length, text });
             }
         }
-        if !lacking.is_empty() {
-            let mut found = stored_lines(stored, reader)?;
-            for line in lacking {
-                let stored = found.remove(&line.record);
-                self.remember(stored.unwrap_or(line));
+        is_found
+    }
+
+    /// Takes over what is stored of lines that no file holds.
+    pub(super) fn recall(&mut self, stored: Vec<WitnessLine>) {
+        for line in stored {
+            let known = self.known.get(&line.record).is_some_and(|line| line.text.is_some());
+            if !known && self.lacking.contains(&line.record) {
+                self.remember(line);
             }
         }
-        let lines_of = |call: &Call| {
-            steps(call).filter_map(|(_, step)| self.known.get(&step.record).cloned()).collect()
-        };
-        let views = alert.evidence.iter().map(|one| EvidenceView::new(one, lines_of(&one.call)));
-        Ok(views.collect())
+    }
+
+    /// The lines of a call that was looked for.
+    fn of(&self, call: &Call) -> Vec<WitnessLine> {
+        steps(call).filter_map(|(_, step)| self.known.get(&step.record).cloned()).collect()
+    }
+
+    /// Whether the lines of a call that was looked for are all there.
+    fn are_whole(&self, call: &Call) -> bool {
+        let known = |step: &Step| self.known.get(&step.record);
+        steps(call).all(|(_, step)| known(step).is_some_and(|line| line.text.is_some()))
     }
 
     fn remember(&mut self, line: WitnessLine) {
@@ -98,17 +114,4 @@ impl Lines {
 fn steps(call: &Call) -> impl Iterator<Item = (Witness, &Step)> {
     let sightings = call.sightings.iter();
     sightings.flat_map(|sighting| sighting.steps.iter().map(|step| (sighting.witness, step)))
-}
-
-fn stored_lines(
-    stored: &[AlertId],
-    reader: &Reader,
-) -> Result<FxHashMap<RecordId, WitnessLine>, StoreError> {
-    let mut lines = FxHashMap::default();
-    for id in stored {
-        let stored = reader.alert(*id)?.map(|alert| alert.evidence).unwrap_or_default();
-        let stored = stored.into_iter().flat_map(|evidence| evidence.lines);
-        lines.extend(stored.map(|line| (line.record, line)));
-    }
-    Ok(lines)
 }

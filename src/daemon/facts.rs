@@ -9,7 +9,8 @@ use crate::fault::{self, Point};
 use crate::journal::{self, Decided, Delivered, Fact, Fate, Journal, Owed, Raised};
 use crate::model::{Alert, AlertId, FirstSeen, Micros, OutboxItem, Text, Why};
 use crate::store::{
-    AlertRow, Alias, Decision, Delivery, DeliveryOutcome, Restored, RestoredMail, Store, StoreError,
+    AlertRow, Alias, Decision, Delivery, DeliveryOutcome, EvidenceRows, Restored, RestoredMail,
+    Store, StoreError,
 };
 
 /// The journal of a database lies beside it.
@@ -389,5 +390,5 @@ fn row(raised: &Raised, rules: &RuleSet) -> AlertRow {
         evidence: Vec::new(),
         elided: 0,
     };
-    AlertRow { alert, evidence: Vec::new(), replaces: Vec::new() }
+    AlertRow { alert, evidence: EvidenceRows::Whole(Vec::new()), replaces: Vec::new() }
 }

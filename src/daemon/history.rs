@@ -50,7 +50,7 @@ type Loads = FxHashMap<Text, Vec<(Pairs, StoredAlert)>>;
 
 fn loads_by_rule(store: &Store, since: Option<Micros>) -> Result<Loads, StoreError> {
     let mut loads = Loads::default();
-    for (group, alert) in store.alerts_of(STATE_SATURATED, since)? {
+    for (group, alert) in store.alerts_of(STATE_SATURATED, since, None)? {
         let rule = group.iter().find(|(name, _)| &**name == "rule");
         if let Some((_, rule)) = rule {
             loads.entry(Text::clone(rule)).or_default().push((group, alert));
@@ -74,7 +74,11 @@ fn of_rule(
     let earliest_since = needs.iter().filter_map(since).min();
     let is_whole = needs.iter().any(|need| need.whole);
     let mut alerts: FxHashMap<Pairs, Vec<StoredAlert>> = FxHashMap::default();
-    for (mut group, alert) in store.alerts_of(rule, earliest_since.filter(|_| !is_whole))? {
+    // Where all of the past is wanted, the group is but the beginning of that of each alert.
+    let groups: Option<Vec<&[(Text, Text)]>> =
+        (!is_whole).then(|| needs.iter().map(|need| &*need.alert_group).collect());
+    let earliest = earliest_since.filter(|_| !is_whole);
+    for (mut group, alert) in store.alerts_of(rule, earliest, groups.as_deref())? {
         group.truncate(width);
         alerts.entry(group).or_default().push(alert);
     }

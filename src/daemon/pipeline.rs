@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustc_hash::FxHashSet;
 
 use super::care::{BATCH_LINES_MAX, Care, Tried};
-use super::evidence::Lines;
+use super::evidence::{Kept, Lines};
 use super::facts::{self, Remembered};
 use super::history::histories;
 use super::intake::{Cut, Intake, Waits};
@@ -93,6 +93,7 @@ pub(crate) struct Pipeline {
     engine: Engine,
     rules: Arc<RuleSet>,
     lines: Lines,
+    kept: Kept,
     catalogue: Arc<Catalogue>,
     /// Tools whose labels are stored.
     tools: FxHashSet<ToolName>,
@@ -111,6 +112,8 @@ pub(crate) struct Pipeline {
     is_again: bool,
     /// Lines of the next batch, at most.
     batch_lines_max: usize,
+    /// A batch that takes longer is followed by smaller ones.
+    batch_time_max: Duration,
     /// Rounds in a row that gave nothing to store though files hold more.
     empty_rounds: usize,
     rejoining: Rejoining,
@@ -190,6 +193,7 @@ impl Pipeline {
             engine,
             rules: Arc::clone(&setup.rules),
             lines: Lines::default(),
+            kept: Kept::default(),
             catalogue: Arc::clone(&setup.catalogue),
             tools: tools.into_iter().collect(),
             mail: setup.mail.clone(),
@@ -201,6 +205,7 @@ impl Pipeline {
             is_first_look: true,
             is_again: false,
             batch_lines_max: BATCH_LINES_FIRST,
+            batch_time_max: if setup.is_single_pass { Duration::MAX } else { BATCH_TIME_MAX },
             empty_rounds: 0,
             rejoining: Rejoining::open(&store, setup.is_single_pass)?,
             store,
@@ -400,11 +405,12 @@ impl Pipeline {
         self.journal.as_ref().map_or(&[], Journal::breaks)
     }
 
-    /// Makes the next batch as large as the machine takes in a bearable time.
+    /// Makes the next batch as large as the machine takes in a bearable time. What a batch reads again of the past
+    /// costs less a line the larger it is, so that one for whose end nobody waits is as large as memory takes.
     fn pace(&mut self, lines: u64, took: Duration) {
-        if took > BATCH_TIME_MAX {
+        if took > self.batch_time_max {
             self.batch_lines_max = (self.batch_lines_max / 2).max(BATCH_LINES_MIN);
-        } else if took < BATCH_TIME_MAX / 3 && lines >= self.batch_lines_max as u64 / 2 {
+        } else if took < self.batch_time_max / 3 && lines >= self.batch_lines_max as u64 / 2 {
             // Twice the lines take twice the time, mostly: that leaves some room for those that take more.
             self.batch_lines_max = (self.batch_lines_max * 2).min(BATCH_LINES_MAX);
         }

@@ -143,6 +143,8 @@ pub(super) struct Course {
     /// Of chains that end at the last call.
     row: Vec<Micros>,
     before: Option<Micros>,
+    /// What the calls of the session in hand fit, all of them together.
+    pub(super) fits: u32,
     /// Calls that a chain starts with, since they were counted; too many where some are long gone.
     pub(super) begun: u64,
 }
@@ -150,7 +152,13 @@ pub(super) struct Course {
 impl Course {
     pub(super) fn new(chain: &Chain) -> Self {
         let width = chain.stages.len();
-        Self { latest: vec![NEVER; width], row: vec![NEVER; width], before: None, begun: 0 }
+        Self {
+            latest: vec![NEVER; width],
+            row: vec![NEVER; width],
+            before: None,
+            fits: 0,
+            begun: 0,
+        }
     }
 
     /// Takes the next call, and the stages that it fills; true if it ends a chain in time.
@@ -186,6 +194,10 @@ impl Course {
                 fills | (u32::from(event.stages() & (1 << stage.slot) != 0) << index)
             });
             self.begun += u64::from(fills & 1);
+            if self.before.is_some_and(|before| chain.is_apart(before, event.at())) {
+                self.fits = 0;
+            }
+            self.fits |= event.stages();
             is_closed |= self.take(chain, event.at(), fills);
         }
         is_closed

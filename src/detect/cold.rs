@@ -6,10 +6,6 @@ use crate::model::Micros;
 
 use super::key::Key;
 
-/// Groups that were let go to make room and are remembered one by one; over it, the older half of them
-/// is taken for known to the store like all that is as old.
-const EVICTED_MAX: usize = 262_144;
-
 /// Up to when groups that are not in memory may have calls in the store.
 #[derive(Default)]
 pub(super) struct Cold {
@@ -35,25 +31,69 @@ impl Cold {
             return;
         }
         self.before = before;
-        self.evicted.retain(|_, newest| Some(*newest) > before);
+        self.forget();
     }
 
     /// Notes a group that was let go, and its newest call.
     pub(super) fn evict(&mut self, key: Key, newest: Micros) {
+        if Some(newest) <= self.before {
+            return;
+        }
         let known = self.evicted.entry(key.short()).or_insert(newest);
         *known = newest.max(*known);
     }
 
-    /// Forgets single groups where they are too many.
-    pub(super) fn bound(&mut self) {
-        if self.evicted.len() <= EVICTED_MAX {
+    /// Forgets single groups where they are more than so many: the older half of them is taken for known to the store
+    /// like all that is as old.
+    pub(super) fn bound(&mut self, evicted_max: usize) {
+        if self.evicted.len() <= evicted_max {
             return;
         }
         // One call that is dated far ahead must not make every group one that is asked for.
         let mut all: Vec<Micros> = self.evicted.values().copied().collect();
         let half = all.len() / 2;
         let (_, middle, _) = all.select_nth_unstable(half);
-        let middle = *middle;
-        self.cool(Some(middle));
+        self.before = self.before.max(Some(*middle));
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        let before = self.before;
+        self.evicted.retain(|_, newest| Some(*newest) > before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::key::Namer;
+    use super::*;
+    use crate::model::Text;
+
+    /// Groups named 0 and up, let go with these newest calls, of which five are remembered at most.
+    fn evicted(cold: &mut Cold, namer: &Namer, newest: impl Iterator<Item = i64>) -> Vec<Key> {
+        let evict = |(number, newest): (usize, i64)| {
+            let key = namer.key([Text::from(number.to_string())].iter());
+            cold.evict(key, Micros(newest));
+            cold.bound(5);
+            key
+        };
+        newest.enumerate().map(evict).collect()
+    }
+
+    #[test]
+    fn single_groups_are_remembered_up_to_a_bound_and_none_is_taken_for_new() {
+        for (before, newest) in
+            [(None, i64::MIN), (None, 7), (Some(Micros(9)), 7), (Some(Micros(5)), 7)]
+        {
+            let (mut cold, namer) = (Cold { before, ..Cold::default() }, Namer::default());
+            let keys = evicted(&mut cold, &namer, std::iter::repeat_n(newest, 100));
+            assert!(cold.evicted.len() <= 5, "{before:?}: {}", cold.evicted.len());
+            assert!(keys.iter().all(|key| cold.before(*key) >= Some(Micros(newest))));
+        }
+        let (mut cold, namer) = (Cold::default(), Namer::default());
+        let keys = evicted(&mut cold, &namer, 0..100);
+        assert!(cold.evicted.len() <= 5 && cold.before < Some(Micros(99)));
+        let is_known = |(key, at): (&Key, i64)| cold.before(*key) >= Some(Micros(at));
+        assert!(keys.iter().zip(0..).all(is_known));
     }
 }

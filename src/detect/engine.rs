@@ -31,7 +31,7 @@ use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 
 /// Changes among which those far ahead of the clock are counted: they move no window, and where most are of that kind
 /// groups are swept all the same.
-const UNSWEPT_MAX: usize = 50_000;
+const FLOOD_OF: usize = 50_000;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
 ///
@@ -50,9 +50,9 @@ pub struct Engine {
     /// The newest call that moves windows.
     watermark: Option<Micros>,
     /// Changes since they were last looked over for a flood.
-    unswept: usize,
+    looked_over: usize,
     /// Those of them that are ahead of the clock.
-    unswept_future: usize,
+    looked_over_future: usize,
     /// Alerts on single calls without a time, which are in no window.
     untimed: FxHashSet<AlertId>,
     /// The store remembers first calls that an earlier database had.
@@ -88,8 +88,8 @@ impl Engine {
             rules,
             labels,
             watermark: None,
-            unswept: 0,
-            unswept_future: 0,
+            looked_over: 0,
+            looked_over_future: 0,
             untimed: FxHashSet::default(),
             remembers: false,
             first_seen: Vec::new(),
@@ -514,14 +514,14 @@ impl Engine {
             calls.filter(moves).filter_map(|call| call.at).max()
         };
         self.watermark = self.watermark.max(newest_of(false));
-        self.unswept += changes.len();
+        self.looked_over += changes.len();
         let of_future = changes.iter().filter_map(|change| change.new.as_ref());
-        self.unswept_future += of_future.filter(|call| is_future(call)).count();
+        self.looked_over_future += of_future.filter(|call| is_future(call)).count();
         // A flood of times far ahead would otherwise be held until they come.
-        let is_full = self.unswept > UNSWEPT_MAX;
-        let is_flooded = is_full && self.unswept_future > UNSWEPT_MAX / 2;
+        let is_full = self.looked_over > FLOOD_OF;
+        let is_flooded = is_full && self.looked_over_future > FLOOD_OF / 2;
         if is_full {
-            (self.unswept, self.unswept_future) = (0, 0);
+            (self.looked_over, self.looked_over_future) = (0, 0);
         }
         let watermark = self.watermark.max(newest_of(true).filter(|_| is_flooded));
         let Some(watermark) = watermark else {

@@ -83,13 +83,13 @@ fn lag_micros(chain: &Chain) -> i64 {
     if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
 }
 
-/// A group idle for this long is let go, in microseconds. Twice the reach, so that a group that is
+/// A group idle for this long is let go when idle ones are next looked for, in microseconds. Twice the reach, so that a group that is
 /// new to memory is mostly known to be new to the store as well.
 pub(super) fn idle_micros(chain: &Chain) -> i64 {
     chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
 
-/// A group of which nothing was told is let go when it has been idle for this long, in microseconds: of a rule on
+/// The same of a group of which nothing was told, in microseconds: of a rule on
 /// sessions a gap will do, as another session follows it.
 pub(super) fn spent_idle_micros(chain: &Chain) -> i64 {
     let spent = chain.gap_micros().map(|gap| gap.saturating_add(LATE_MAX_MICROS));
@@ -166,24 +166,47 @@ impl Group {
         if !told.is_over(self.floor) {
             self.rare().told = Some(Box::new(told));
         }
-        self.rare = self.rare.take().filter(|rare| !rare.is_empty());
+        self.forget_idle_rest();
         outcome
     }
 
     /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with
     /// them it still lacks calls that every match needs. Else gives them back.
     pub(super) fn absorb(&mut self, chain: &Chain, busy_from: u64, ops: Ops) -> Option<Ops> {
-        let is_told =
-            self.rare.as_ref().is_some_and(|rare| rare.told.is_some() || rare.load.is_some());
         let may_be_busy = (self.events.len() + ops.len()) as u64 >= busy_from;
-        let more = ops.iter().filter(|op| op.present).map(|op| &op.event);
-        if is_told || may_be_busy || chain.can_match(&self.events.iter().chain(more)) {
+        if self.is_told() || may_be_busy || self.can_match_with(chain, &ops) {
             return Some(ops);
         }
         apply(&mut self.events, ops);
         self.trim(chain, self.next_floor(chain));
         self.count_shrunk();
         None
+    }
+
+    /// False if with these changes the group lacks calls that every match needs. Of a long session only what came since
+    /// the floor is gone through.
+    fn can_match_with(&mut self, chain: &Chain, ops: &[Op]) -> bool {
+        let more = ops.iter().filter(|op| op.present).map(|op| &op.event);
+        let course = self.rare.as_ref().and_then(|rare| rare.course.as_ref());
+        let known =
+            course.map_or(0, |_| self.events.partition_point(|event| event.at() < self.floor));
+        let since = self.events.get(known..).unwrap_or_default();
+        #[cfg(test)]
+        {
+            self.walked += since.len() as u64;
+        }
+        match course {
+            Some(course) => {
+                let fits =
+                    since.iter().chain(more).fold(course.fits, |fits, event| fits | event.stages());
+                fits & chain.needed_bits() == chain.needed_bits()
+            }
+            None => chain.can_match(&since.iter().chain(more)),
+        }
+    }
+
+    fn is_told(&self) -> bool {
+        self.has_told() || self.has_load()
     }
 
     /// True if it is known without a look at what came before the floor that nothing closes since.
@@ -225,6 +248,15 @@ impl Group {
         }
     }
 
+    /// Lets go of what says nothing any more.
+    fn forget_idle_rest(&mut self) {
+        let floor = self.floor;
+        self.rare = self.rare.take().and_then(|mut rare| {
+            rare.load.take_if(|load| load.told.is_none() && load.from <= floor);
+            (!rare.is_empty()).then_some(rare)
+        });
+    }
+
     fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
@@ -263,7 +295,7 @@ impl Group {
 
     /// How much it would take if it held no more than places, as far as it may.
     pub(super) fn weight_shrunk(&self) -> usize {
-        if self.has_told() || self.has_load() {
+        if self.is_told() {
             return self.weight();
         }
         self.events.len() / PLACES_OF_A_CALL + 1
@@ -278,7 +310,7 @@ impl Group {
 
     /// Holds no more than the places of its calls, if nothing was told of it.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
-        if !self.has_told() && !self.has_load() {
+        if !self.is_told() {
             self.events.iter_mut().for_each(|event| event.shrink(stubs));
             self.shrunk = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
         }
@@ -329,15 +361,14 @@ impl Group {
     /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
     /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
     pub(super) fn idle_since(&self, chain: &Chain, watermark: Micros) -> Option<Micros> {
-        let is_told = self.has_told() || self.has_load();
-        let idle = if is_told { idle_micros(chain) } else { spent_idle_micros(chain) };
+        let idle = if self.is_told() { idle_micros(chain) } else { spent_idle_micros(chain) };
         let newest = self.newest().max(self.floor);
         (newest < watermark.minus(idle)).then(|| self.felt_at(chain))
     }
 
     /// How long after its newest call the group concerns nothing, where that is sooner than a reach.
     fn spent_micros(&self, chain: &Chain) -> Option<i64> {
-        chain.gap_micros().filter(|_| !self.has_told() && !self.has_load())
+        chain.gap_micros().filter(|_| !self.is_told())
     }
 
     fn next_floor(&self, chain: &Chain) -> Micros {

@@ -27,8 +27,8 @@ impl Hash for Key {
     }
 }
 
-/// Makes keys of values: hashes of 128 bits under two secrets, which are drawn anew at every start. Nobody who writes
-/// into a log can make two groups that are taken for one, and what is found never depends on the secrets.
+/// Makes keys of values: two hashes under secrets that nobody who writes into a log knows, so that nobody can make two
+/// groups that are taken for one. What is found never depends on the secrets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Namer([RandomState; 2]);
 
@@ -157,5 +157,27 @@ impl Keys {
     fn numbered(&mut self, key: Key) -> Numbered {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         (key, *self.numbers.entry(key).or_insert(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_apart_wherever_one_ends_and_the_next_begins() {
+        let namer = Namer::default();
+        let key = |values: &[&str]| {
+            let values: Vec<Text> = values.iter().map(|value| Text::from(*value)).collect();
+            namer.key(values.iter())
+        };
+        let all: [&[&str]; 6] = [&[], &[""], &["", ""], &["abc"], &["ab", "c"], &["a", "bc"]];
+        for (number, one) in all.iter().enumerate() {
+            for (other_number, other) in all.iter().enumerate() {
+                assert_eq!(key(one) == key(other), number == other_number, "{one:?} {other:?}");
+            }
+        }
+        let (group, empty) = (key(&["ann"]), Text::from(""));
+        assert_ne!(namer.of_value(group, None), namer.of_value(group, Some(&empty)));
     }
 }

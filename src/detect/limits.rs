@@ -22,6 +22,8 @@ pub(super) struct Limits {
     /// Calls of one group within what its rule looks back over. More of them are told: every batch
     /// that touches the group goes through them.
     pub(super) group_calls_max: u64,
+    /// Groups of one rule that were let go to make room and are remembered one by one.
+    pub(super) evicted_max: usize,
     /// Values that are remembered of first-seen groups which were let go, some fifty bytes each; what is
     /// touched of others is asked for.
     pub(super) values_max: usize,
@@ -33,6 +35,7 @@ impl Default for Limits {
             groups_max: 131_072,
             calls_max: 250_000,
             group_calls_max: 50_000,
+            evicted_max: 262_144,
             values_max: 1_000_000,
         }
     }

@@ -51,6 +51,8 @@ mod tuning;
 mod yaml;
 
 #[cfg(test)]
+mod absorbed;
+#[cfg(test)]
 mod attacks;
 #[cfg(test)]
 mod edges;

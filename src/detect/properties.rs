@@ -474,9 +474,10 @@ proptest! {
         groups_max in 0..4_usize,
         calls_max in 0..12_usize,
         group_calls_max in 3..8_u64,
+        evicted_max in 0..8_usize,
         values_max in 0..8_usize,
     ) {
-        let limits = Limits { groups_max, calls_max, group_calls_max, values_max };
+        let limits = Limits { groups_max, calls_max, group_calls_max, evicted_max, values_max };
         check_within(&deliveries, limits)?;
     }
 }

@@ -113,11 +113,11 @@ impl Seen {
         self.values.iter().map(|(value, held)| (value, held.earliest.at()))
     }
 
-    /// True if the changes plainly change nothing: calls that come later than the earliest of their values.
+    /// True if the changes plainly change nothing: they are of calls later than the earliest of their values.
     pub(super) fn knows(&self, prefix: Prefix<'_>, ops: &[Op]) -> bool {
         ops.iter().all(|op| {
             let held = prefix.value(&op.event).and_then(|value| self.values.get(value));
-            op.present && held.is_some_and(|held| held.earliest.at() < op.event.at())
+            held.is_some_and(|held| held.earliest.at() < op.event.at())
         })
     }
 

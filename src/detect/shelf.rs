@@ -77,7 +77,10 @@ impl Shelf {
         if is_early && !is_pressing {
             return;
         }
-        self.swept_at = Some(watermark);
+        // One that must not wait may go by a time far ahead, which the others would then wait for.
+        if !is_pressing {
+            self.swept_at = Some(watermark);
+        }
         let held = &mut self.held;
         let mut gone = None;
         groups.retain(|_, group| {
@@ -143,7 +146,7 @@ impl Shelf {
             }
             _ => 0,
         };
-        self.cold.bound();
+        self.cold.bound(limits.evicted_max);
     }
 
     /// What the heaviest group takes.

@@ -128,7 +128,7 @@ impl Chain {
     }
 
     /// The bits of slots without a call in which nothing can match.
-    fn needed_bits(&self) -> u32 {
+    pub(super) fn needed_bits(&self) -> u32 {
         self.stages.iter().fold(0, |bits, stage| {
             let slot = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
             bits | 1 << slot

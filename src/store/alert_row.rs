@@ -1,12 +1,12 @@
-//! Alerts and their evidence as rows, and back as views.
+//! Alerts as rows, and back as views.
 
 use duckdb::{Appender, Row};
 
 use super::value::{
-    bytes, get_id, get_json, get_text, get_time, get_word, number, optional, small, text, time,
+    bytes, get_id, get_json, get_text, get_time, get_word, number, optional, text, time,
 };
 use super::{AlertRow, StoreError};
-use crate::model::{Alert, AlertId, AlertState, AlertView, Level, Why};
+use crate::model::{AlertId, AlertState, AlertView, Level, Why};
 
 /// The columns in the order of [`from_row`].
 pub(super) const COLUMNS: &str = "alert_id, seq, rule, title, level, tags, group_by, actor, \
@@ -15,7 +15,7 @@ pub(super) const COLUMNS: &str = "alert_id, seq, rule, title, level, tags, group
 pub(super) fn append(
     appender: &mut Appender<'_>,
     seq: u64,
-    alert: &Alert,
+    AlertRow { alert, evidence, .. }: &AlertRow,
 ) -> Result<(), StoreError> {
     appender.append_row([
         number(seq),
@@ -34,25 +34,8 @@ pub(super) fn append(
         text(&json(&alert.why)),
         number(alert.elided),
         optional(None),
-        number(seq),
+        number(evidence.set(seq)),
     ])?;
-    Ok(())
-}
-
-pub(super) fn append_evidence(
-    appender: &mut Appender<'_>,
-    seq: u64,
-    row: &AlertRow,
-) -> Result<(), StoreError> {
-    for (ordinal, evidence) in (0..).zip(&row.evidence) {
-        appender.append_row([
-            bytes(&row.alert.id.0),
-            number(seq),
-            small(ordinal),
-            bytes(&evidence.call_id.0),
-            text(&json(evidence)),
-        ])?;
-    }
     Ok(())
 }
 
@@ -82,6 +65,6 @@ pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<(AlertView, u64)> {
 }
 
 /// Our own plain types always become JSON.
-fn json<T: serde::Serialize>(value: &T) -> String {
+pub(super) fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

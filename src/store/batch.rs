@@ -1,19 +1,19 @@
 //! What one batch writes, in one transaction: nothing of it is there, or all of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use duckdb::Connection;
 
 use super::value::{NULL, bytes, number, optional, text, time};
 use super::{
-    Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row, clock_log,
-    first_seen, pairs, position, record_row, restore, tool_row,
+    EvidenceRows, Judged, Position, Store, StoreError, ToolRow, absence, alert_row, call_row,
+    clock_log, evidence, first_seen, pairs, position, record_row, restore, tool_row,
 };
 use crate::fault::{self, Point};
 use crate::model::{
-    Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, EvidenceView, FirstSeen, Micros,
-    OutboxItem, PairFact, Record, Reject,
+    Alert, AlertId, CallChange, CallId, ClockSample, ClockUse, FirstSeen, Micros, OutboxItem,
+    PairFact, Record, Reject,
 };
 
 /// Everything that one batch of lines led to.
@@ -26,6 +26,10 @@ pub struct Batch {
     /// Calls that turned out to be part of another: (gone, the one it is part of).
     pub merged: Vec<(CallId, CallId)>,
     pub alerts: Vec<AlertRow>,
+    /// What is shown of calls that the alerts rest on: [`EvidenceView`]s without a stage, as JSON.
+    ///
+    /// [`EvidenceView`]: crate::model::EvidenceView
+    pub evidence_texts: Vec<String>,
     /// Alerts the records no longer show, with the reason.
     pub retracted: Vec<(AlertId, String)>,
     /// Tools that were called for the first time.
@@ -65,8 +69,8 @@ impl Gap {
 /// A new or changed alert.
 pub struct AlertRow {
     pub alert: Alert,
-    /// The alert's calls with their raw lines, in the order of `alert.evidence`.
-    pub evidence: Vec<EvidenceView>,
+    /// What of its evidence is to be stored; `alert.evidence` is not looked at.
+    pub evidence: EvidenceRows,
     /// Former ids that lead to it from now on.
     pub replaces: Vec<AlertId>,
 }
@@ -134,7 +138,7 @@ pub(super) fn write(connection: &Connection, seq: u64, batch: &Batch) -> Result<
 }
 
 /// Appends rows and flushes, so that an error shows here and not when the appender is dropped.
-fn append_each<T>(
+pub(super) fn append_each<T>(
     connection: &Connection,
     table: &str,
     rows: &[T],
@@ -192,11 +196,9 @@ fn write_calls(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), S
 
 fn write_alerts(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), StoreError> {
     append_each(connection, "alert_log", &batch.alerts, |appender, row| {
-        alert_row::append(appender, seq, &row.alert)
+        alert_row::append(appender, seq, row)
     })?;
-    append_each(connection, "evidence_log", &batch.alerts, |appender, row| {
-        alert_row::append_evidence(appender, seq, row)
-    })?;
+    evidence::write(connection, seq, batch)?;
     if !batch.alerts.is_empty() {
         // An id that stands again is no alias any more.
         connection.execute(
@@ -210,13 +212,27 @@ fn write_alerts(connection: &Connection, seq: u64, batch: &Batch) -> Result<(), 
         }
         Ok(())
     })?;
-    for (id, reason) in &batch.retracted {
-        connection.execute(
-            "insert into alert_log
-             select * replace (? as seq, ? as retracted) from alert_now where alert_id = ?",
-            [number(seq), text(reason), bytes(&id.0)],
-        )?;
+    retract(connection, seq, &batch.retracted)
+}
+
+fn retract(
+    connection: &Connection,
+    seq: u64,
+    retracted: &[(AlertId, String)],
+) -> Result<(), StoreError> {
+    if retracted.is_empty() {
+        return Ok(());
     }
+    let listed: Vec<[String; 2]> =
+        retracted.iter().map(|(id, reason)| [id.to_string(), reason.clone()]).collect();
+    let listed = serde_json::to_string(&listed).unwrap_or_default();
+    connection.execute(
+        "insert into alert_log
+         select a.* replace (? as seq, w.pair[2] as retracted)
+         from (select unnest(from_json(?, '[[\"VARCHAR\"]]')) as pair) w
+         join alert_now a on a.alert_id = unhex(w.pair[1])",
+        [number(seq), text(&listed)],
+    )?;
     Ok(())
 }
 
@@ -224,22 +240,29 @@ fn write_outbox(connection: &Connection, mails: &[OutboxItem]) -> Result<(), Sto
     if mails.is_empty() {
         return Ok(());
     }
-    for mail in mails {
-        // A message id names alert and recipient: an alert that went and came back is not mailed twice.
-        connection.execute(
-            "insert into outbox
-             select (select coalesce(max(id), 0) + 1 from outbox), ?, ?, ?, ?
-             where not exists (from outbox where message_id = ?)",
-            [
-                bytes(&mail.alert_id.0),
-                text(&mail.recipient),
-                text(&mail.message_id),
-                time(Some(mail.created_at)),
-                text(&mail.message_id),
-            ],
-        )?;
-    }
-    Ok(())
+    let ids: Vec<&str> = mails.iter().map(|mail| &*mail.message_id).collect();
+    let ids = serde_json::to_string(&ids).unwrap_or_default();
+    let mut statement = connection.prepare(
+        "select message_id from outbox where message_id in (select unnest(from_json(?, '[\"VARCHAR\"]')))",
+    )?;
+    let rows = statement.query_map([text(&ids)], |row| row.get::<_, String>(0))?;
+    let mut known: HashSet<String> = rows.collect::<Result<_, _>>()?;
+    // A message id names alert and recipient: an alert that went and came back is not mailed twice.
+    let mut fresh: Vec<&OutboxItem> = mails.iter().collect();
+    fresh.retain(|mail| known.insert(mail.message_id.clone()));
+    let mut id: u64 =
+        connection.query_row("select coalesce(max(id), 0) from outbox", [], |row| row.get(0))?;
+    append_each(connection, "outbox", &fresh, |appender, mail| {
+        id += 1;
+        appender.append_row([
+            number(id),
+            bytes(&mail.alert_id.0),
+            text(&mail.recipient),
+            text(&mail.message_id),
+            time(Some(mail.created_at)),
+        ])?;
+        Ok(())
+    })
 }
 
 impl Store {
@@ -301,7 +324,8 @@ impl Store {
 
     pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<(), StoreError> {
         let rows: u64 = self.connection.query_row(
-            "select (select count(*) from call_superseded) + (select count(*) from position_log)",
+            "select (select count(*) from call_superseded) + (select count(*) from position_log)
+                + (select greatest(count(*) - 2 * count(distinct alert_id), 0) from alert_log)",
             [],
             |row| row.get(0),
         )?;
@@ -348,8 +372,14 @@ const TIDY: &str = "
         where newest.lower_stream = p.lower_stream and newest.upper_stream = p.upper_stream
           and newest.principal is not distinct from p.principal
           and newest.client is not distinct from p.client and p.seq < newest.seq;
-    delete from evidence_log e
+    delete from evidence_row_log e
         using alert_now a where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq;
+    delete from evidence_row_log e
+        using evidence_gone_log g
+        where g.alert_id = e.alert_id and g.evidence_seq = e.evidence_seq and g.number = e.number;
+    delete from evidence_gone_log;
+    delete from evidence_text_log t
+        where not exists (from evidence_row_log r where r.text_seq = t.seq and r.text_number = t.number);
 ";
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use duckdb::{Appender, Row};
 use super::StoreError;
 use super::record_row::args_json;
 use super::value::{
-    bytes, get_id, get_json, get_text, get_time, get_word, json_list, number, optional, real,
-    shared, small, text, time,
+    Words, bytes, get_id, get_json, get_text, get_time, get_word, json_list, number, optional,
+    real, shared, small, text, time,
 };
 use crate::model::{
     Call, CallId, Certainty, Dialect, Discrepancy, EventKind, JoinedBy, OutcomeClass, Ran,
@@ -68,22 +68,34 @@ pub(super) fn append(appender: &mut Appender<'_>, seq: u64, call: &Call) -> Resu
 }
 
 pub(super) fn from_row(row: &Row<'_>) -> duckdb::Result<Call> {
+    read(row, get_text)
+}
+
+/// As [`from_row`], for many rows: what they say alike is in memory once.
+pub(super) fn from_row_with(row: &Row<'_>, words: &mut Words) -> duckdb::Result<Call> {
+    read(row, |row, index| words.get(row, index))
+}
+
+fn read(
+    row: &Row<'_>,
+    mut word: impl FnMut(&Row<'_>, usize) -> duckdb::Result<Option<Text>>,
+) -> duckdb::Result<Call> {
     let mut call = Call {
         kind: get_word(row, 31, EventKind::from_word)?,
         id: CallId(get_id(row, 0)?),
         at: get_time(row, 1)?,
         ended: get_time(row, 2)?,
-        stream: get_text(row, 3)?.unwrap_or_default(),
+        stream: word(row, 3)?.unwrap_or_default(),
         position: RecordId { generation: row.get(4)?, offset: row.get(5)?, index: row.get(6)? },
-        tool: get_text(row, 10)?.unwrap_or_default(),
-        server: get_text(row, 11)?,
-        principal: get_text(row, 12)?,
-        client: get_text(row, 13)?,
-        actor: get_text(row, 14)?.unwrap_or_default(),
-        tenant: get_text(row, 15)?,
-        session: get_text(row, 16)?.unwrap_or_default(),
+        tool: word(row, 10)?.unwrap_or_default(),
+        server: word(row, 11)?,
+        principal: word(row, 12)?,
+        client: word(row, 13)?,
+        actor: word(row, 14)?.unwrap_or_default(),
+        tenant: word(row, 15)?,
+        session: word(row, 16)?.unwrap_or_default(),
         class: get_word(row, 17, OutcomeClass::from_word)?,
-        code: get_text(row, 18)?.unwrap_or_default(),
+        code: word(row, 18)?.unwrap_or_default(),
         decision: get_text(row, 19)?.as_deref().and_then(OutcomeClass::from_word),
         ran: get_word(row, 20, Ran::from_word)?,
         duration_ms: row.get(21)?,

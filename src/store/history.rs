@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::value::{Sql, bytes, get_id, get_json, get_time, number, small, text, time, truth};
-use super::{Store, StoreError, call_row, record_row};
+use super::value::{
+    Sql, Words, bytes, get_id, get_json, get_time, number, optional, small, text, time, truth,
+};
+use super::{Store, StoreError, alert_row, call_row, evidence, record_row};
 use crate::model::{
     AlertId, Call, CallId, IngestCode, IngestEvent, Micros, Record, RecordId, Text,
 };
@@ -186,11 +188,12 @@ impl Store {
         let values: Vec<Sql<'_>> = [first, time(Some(TIME_MIN))].into_iter().chain(ends).collect();
         let mut rows = statement.query(duckdb::params_from_iter(values))?;
         let mut calls = Vec::new();
+        let mut words = Words::default();
         while let Some(row) = rows.next()? {
             let call = match known.entry(CallId(get_id(row, 0)?)) {
                 Entry::Occupied(entry) => Arc::clone(entry.get()),
                 Entry::Vacant(entry) => {
-                    Arc::clone(entry.insert(Arc::new(call_row::from_row(row)?)))
+                    Arc::clone(entry.insert(Arc::new(call_row::from_row_with(row, &mut words)?)))
                 }
             };
             calls.push(call);
@@ -233,20 +236,30 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group.
+    /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group: of these
+    /// groups, or of all.
     pub fn alerts_of(
         &self,
         rule: &str,
         since: Option<Micros>,
+        groups: Option<&[&[(Text, Text)]]>,
     ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
+        // Each as the column spells it.
+        let groups = groups.map(|groups| {
+            let texts: Vec<String> = groups.iter().copied().map(alert_row::json).collect();
+            alert_row::json(&texts)
+        });
         let mut statement = self.connection.prepare(
             "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
              from alert_now
              where rule = ? and retracted is null and (?::timestamp is null or last_seen >= ?::timestamp)
+               and (?::varchar is null or group_by in (select unnest(from_json(?, '[\"VARCHAR\"]'))))
                and alert_id not in (select old_id from alert_alias)
              order by closing_at",
         )?;
-        let rows = statement.query_map([text(rule), time(since), time(since)], |row| {
+        let groups = || optional(groups.as_deref());
+        let values = [text(rule), time(since), time(since), groups(), groups()];
+        let rows = statement.query_map(values, |row| {
             let alert = StoredAlert {
                 id: AlertId(get_id(row, 0)?),
                 closing: CallId(get_id(row, 1)?),
@@ -277,29 +290,30 @@ impl Store {
         Ok(self.connection.query_row(sql, place, |row| row.get(0))?)
     }
 
-    /// Whether a mail was ever owed for one of these ids.
-    pub fn is_mail_owed(&self, ids: &[AlertId]) -> Result<bool, StoreError> {
-        let mut statement =
-            self.connection.prepare("select count(*) > 0 from outbox where alert_id = ?")?;
-        for id in ids {
-            if statement.query_row([bytes(&id.0)], |row| row.get(0))? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+    /// Those of these ids for which a mail was ever owed.
+    pub fn mailed_alerts(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        self.ids_among(
+            ids,
+            "select distinct alert_id from outbox
+             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )
     }
 
     /// Those of these ids that an alert, or an alias of one, has.
     pub fn known_alerts(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        self.ids_among(
+            ids,
+            "select distinct alert_id from alert_log
+             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )
+    }
+
+    fn ids_among(&self, ids: &[AlertId], sql: &str) -> Result<FxHashSet<AlertId>, StoreError> {
         if ids.is_empty() {
             return Ok(FxHashSet::default());
         }
-        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-        let ids = serde_json::to_string(&ids).unwrap_or_default();
-        let mut statement = self.connection.prepare(
-            "select distinct alert_id from alert_log
-             where alert_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
-        )?;
+        let ids = evidence::ids(ids.iter().copied());
+        let mut statement = self.connection.prepare(sql)?;
         let rows = statement.query_map([text(&ids)], |row| Ok(AlertId(get_id(row, 0)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }

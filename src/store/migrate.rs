@@ -5,9 +5,10 @@ use duckdb::{Connection, params};
 use super::StoreError;
 
 /// Every migration in order: (file name, text).
-pub(super) const MIGRATIONS: [(&str, &str); 2] = [
+pub(super) const MIGRATIONS: [(&str, &str); 3] = [
     ("0001_ground.sql", include_str!("../../migrations/0001_ground.sql")),
     ("0002_views.sql", include_str!("../../migrations/0002_views.sql")),
+    ("0003_evidence.sql", include_str!("../../migrations/0003_evidence.sql")),
 ];
 
 /// Applies what is missing; refuses a database that a newer or another Calltrail made.

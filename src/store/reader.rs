@@ -1,6 +1,5 @@
 //! Typed reads for pages, command line and mails. Every method blocks: call it off the async threads.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use duckdb::{Connection, params_from_iter};
 use super::decisions::{self, States};
 use super::pool::Pool;
 use super::value::{Sql, bytes, get_id, get_time, number, text, time};
-use super::{StoreError, alert_row, call_row, record_row};
+use super::{StoreError, alert_row, call_row, evidence, record_row};
 use crate::model::{
     AlertId, AlertState, AlertView, Call, CallId, DecisionView, Level, Micros, OutboxItem,
     RecordView, RejectView, SourceView, Totals,
@@ -36,6 +35,14 @@ pub struct AlertFilter {
     pub limit: Option<usize>,
     /// False: `evidence` stays empty.
     pub with_evidence: bool,
+}
+
+/// An alert of a list, without its evidence.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub alert: AlertView,
+    /// The set of rows that its evidence is.
+    set: u64,
 }
 
 /// Which calls to list, in order of time.
@@ -76,6 +83,24 @@ impl Reader {
 
     /// Newest (highest `seq`) first.
     pub fn alerts(&self, filter: &AlertFilter) -> Result<Vec<AlertView>, StoreError> {
+        Ok(self.list(filter)?.into_iter().map(|(alert, _)| alert).collect())
+    }
+
+    /// As [`Reader::alerts`], for those whose evidence is more than is to be in memory at a time.
+    pub fn listed(&self, filter: &AlertFilter) -> Result<Vec<Listed>, StoreError> {
+        let found = self.list(filter)?.into_iter();
+        Ok(found.map(|(alert, set)| Listed { alert, set }).collect())
+    }
+
+    /// These alerts with their evidence, in this order.
+    pub fn opened(&self, listed: &[Listed]) -> Result<Vec<AlertView>, StoreError> {
+        let mut found: Vec<(AlertView, u64)> =
+            listed.iter().map(|listed| (listed.alert.clone(), listed.set)).collect();
+        self.with(|connection| evidence::add(connection, &mut found))?;
+        Ok(found.into_iter().map(|(alert, _)| alert).collect())
+    }
+
+    fn list(&self, filter: &AlertFilter) -> Result<Vec<(AlertView, u64)>, StoreError> {
         self.with(|connection| {
             let (sql, values) = alerts_sql(filter);
             let mut statement = connection.prepare(&sql)?;
@@ -88,9 +113,9 @@ impl Reader {
             found.retain(|(alert, _)| filter.state.is_none_or(|state| state == alert.state));
             found.truncate(filter.limit.unwrap_or(usize::MAX));
             if filter.with_evidence {
-                add_evidence(connection, &mut found)?;
+                evidence::add(connection, &mut found)?;
             }
-            Ok(found.into_iter().map(|(alert, _)| alert).collect())
+            Ok(found)
         })
     }
 
@@ -102,10 +127,10 @@ impl Reader {
             let mut statement = connection.prepare(&sql)?;
             let row =
                 statement.query_map([bytes(&id.0)], alert_row::from_row)?.next().transpose()?;
-            let Some((mut alert, set)) = row else { return Ok(None) };
-            States::of(connection, id)?.apply(&mut alert);
-            alert.evidence = evidence(connection, alert.id, set)?;
-            Ok(Some(alert))
+            let Some(mut found) = row else { return Ok(None) };
+            States::of(connection, id)?.apply(&mut found.0);
+            evidence::add(connection, std::slice::from_mut(&mut found))?;
+            Ok(Some(found.0))
         })
     }
 
@@ -365,52 +390,6 @@ fn alerts_sql(filter: &AlertFilter) -> (String, Vec<Sql<'_>>) {
     }
     sql.push_str(" order by seq desc, last_seen desc, alert_id");
     (sql, values)
-}
-
-/// Alerts up to which evidence is looked up one by one; beyond it, one pass over all of it is cheaper.
-const LOOKUPS_MAX: usize = 32;
-
-fn add_evidence(
-    connection: &Connection,
-    alerts: &mut [(AlertView, u64)],
-) -> Result<(), StoreError> {
-    if alerts.len() <= LOOKUPS_MAX {
-        for (alert, set) in alerts {
-            alert.evidence = evidence(connection, alert.id, *set)?;
-        }
-        return Ok(());
-    }
-    let places: HashMap<AlertId, usize> =
-        alerts.iter().enumerate().map(|(place, (alert, _))| (alert.id, place)).collect();
-    let mut statement = connection.prepare(
-        "select alert_id, evidence_seq, evidence from evidence_log order by alert_id, ordinal",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let place = places.get(&AlertId(get_id(row, 0)?)).and_then(|place| alerts.get_mut(*place));
-        if let Some((alert, set)) = place
-            && row.get::<_, u64>(1)? == *set
-        {
-            alert.evidence.extend(serde_json::from_str(&row.get::<_, String>(2)?).ok());
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn evidence(
-    connection: &Connection,
-    id: AlertId,
-    set: u64,
-) -> Result<Vec<crate::model::EvidenceView>, StoreError> {
-    let mut statement = connection.prepare(
-        "select evidence from evidence_log where alert_id = ? and evidence_seq = ? order by ordinal",
-    )?;
-    let rows = statement.query_map([bytes(&id.0), number(set)], |row| row.get::<_, String>(0))?;
-    let mut found = Vec::new();
-    for json in rows {
-        found.extend(serde_json::from_str(&json?).ok());
-    }
-    Ok(found)
 }
 
 fn successor(connection: &Connection, id: CallId) -> Result<Option<CallId>, StoreError> {

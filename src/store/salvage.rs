@@ -8,8 +8,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::restore::mail_from_row;
 use super::value::{get_id, get_json, get_text, get_time, get_word, number, small, text, time};
 use super::{
-    AlertRow, Alias, Decision, DeliveryOutcome, Gap, Restored, RestoredMail, Store, StoreError,
-    alert_row, call_row, record_row,
+    AlertRow, Alias, Decision, DeliveryOutcome, EvidenceRows, Gap, Restored, RestoredMail, Store,
+    StoreError, alert_row, call_row, record_row,
 };
 use crate::model::{
     Alert, AlertId, AlertState, Call, CallId, CloseReason, EvidenceView, Micros, Record, RecordId,
@@ -254,7 +254,7 @@ impl Store {
         &self,
         generations: &FxHashSet<u64>,
     ) -> Result<FxHashMap<RecordId, String>, StoreError> {
-        let mut statement = self.connection.prepare("select evidence from evidence_log")?;
+        let mut statement = self.connection.prepare("select evidence from evidence_text_log")?;
         let mut rows = statement.query([])?;
         let mut lines = FxHashMap::default();
         while let Some(row) = rows.next()? {
@@ -275,14 +275,17 @@ impl Store {
         &self,
         known: &FxHashSet<AlertId>,
     ) -> Result<Vec<(AlertRow, Option<String>)>, StoreError> {
-        let mut found = Vec::new();
-        for StoredWhole { alert, evidence_set, retracted } in self.all_alerts()? {
-            if !known.contains(&alert.id) {
-                let evidence = super::reader::evidence(&self.connection, alert.id, evidence_set)?;
-                found.push((AlertRow { alert, evidence, replaces: Vec::new() }, retracted));
-            }
-        }
-        Ok(found)
+        let mut stored = self.all_alerts()?;
+        stored.retain(|stored| !known.contains(&stored.alert.id));
+        let sets: Vec<(AlertId, u64)> =
+            stored.iter().map(|stored| (stored.alert.id, stored.evidence_set)).collect();
+        let evidence = super::evidence::views(&self.connection, &sets)?;
+        let with_evidence = |(stored, views): (StoredWhole, Vec<EvidenceView>)| {
+            let evidence = EvidenceRows::Whole(views);
+            let row = AlertRow { alert: stored.alert, evidence, replaces: Vec::new() };
+            (row, stored.retracted)
+        };
+        Ok(stored.into_iter().zip(evidence).map(with_evidence).collect())
     }
 
     /// All alerts that are not another's former self, in the order in which they last changed.

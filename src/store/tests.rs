@@ -8,6 +8,8 @@ mod candidates;
 mod clocks;
 /// Write-ahead logs that a crash or a disk has damaged.
 mod damage;
+/// What alerts rest on, over all batches that added to it.
+mod evidence;
 /// What the stages see again of the past.
 mod history;
 /// All calls once more, a page at a time.

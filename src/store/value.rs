@@ -2,6 +2,7 @@
 
 use duckdb::Row;
 use duckdb::types::{TimeUnit, ToSqlOutput, ValueRef};
+use rustc_hash::FxHashSet;
 
 use crate::model::{Micros, Text};
 
@@ -73,6 +74,24 @@ pub(super) fn get_text(row: &Row<'_>, index: usize) -> duckdb::Result<Option<Tex
             Ok(Some(Text::from(std::str::from_utf8(bytes).map_err(|_| wrong(index, "not text"))?)))
         }
         _ => Ok(None),
+    }
+}
+
+/// Texts that rows share: of many rows read at once most say the same as another one.
+#[derive(Default)]
+pub(super) struct Words(FxHashSet<Text>);
+
+impl Words {
+    /// As [`get_text`].
+    pub(super) fn get(&mut self, row: &Row<'_>, index: usize) -> duckdb::Result<Option<Text>> {
+        let ValueRef::Text(bytes) = row.get_ref(index)? else { return Ok(None) };
+        let word = std::str::from_utf8(bytes).map_err(|_| wrong(index, "not text"))?;
+        if let Some(known) = self.0.get(word) {
+            return Ok(Some(Text::clone(known)));
+        }
+        let word = Text::from(word);
+        self.0.insert(Text::clone(&word));
+        Ok(Some(word))
     }
 }
 

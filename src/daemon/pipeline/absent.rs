@@ -76,7 +76,11 @@ impl Pipeline {
             self.store.note_judged(judged)?;
             self.judged = judged;
         }
-        if self.absence.is_settled() { self.store.tidy() } else { Ok(()) }
+        if self.absence.is_settled() {
+            self.kept.forget_texts();
+            self.store.tidy()?;
+        }
+        Ok(())
     }
 
     /// Judges what was noted; the number of alerts that are new or changed, if anything was stored.

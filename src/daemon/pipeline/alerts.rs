@@ -1,5 +1,7 @@
 //! What becomes of the alerts of a batch: their evidence, and the mails that are owed for them.
 
+use rustc_hash::FxHashSet;
+
 use super::Pipeline;
 use crate::daemon::evidence::Paths;
 use crate::daemon::facts;
@@ -7,6 +9,17 @@ use crate::journal::Fact;
 use crate::model::{Alert, AlertChange, AlertId, Call, EventKind, IngestCode, Micros, OutboxItem};
 use crate::notify::message_id;
 use crate::store::{AlertRow, Batch, StoreError};
+
+/// Alerts whose evidence is made ready at a time: the lines of their calls are in memory.
+const ALERTS_AT_A_TIME: usize = 1_000;
+
+/// An alert that is new or changed.
+struct Changed {
+    alert: Alert,
+    replaces: Vec<AlertId>,
+    /// Ids under which its lines may be stored already.
+    stored: Vec<AlertId>,
+}
 
 impl Pipeline {
     /// Adds the alerts, and tells what of them has to be in the journal.
@@ -23,52 +36,101 @@ impl Pipeline {
         let paths = Paths::of_now(&self.intake);
         let news: Vec<AlertId> = changes.iter().filter_map(new_id).collect();
         let known = self.store.known_alerts(&news)?;
-        for change in changes {
-            match change {
-                AlertChange::Set { alert, is_new, replaces } => {
-                    let owed = batch.outbox.len();
-                    self.owe_mail(&alert, is_new, &replaces, now, batch)?;
-                    let mails = batch.outbox.get(owed..).unwrap_or_default();
-                    let is_told = !is_new || self.remembered.knows(alert.id);
-                    if !(is_told && replaces.is_empty() && mails.is_empty()) {
-                        facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
+        let mailed = self.mailed(&changes)?;
+        let mut changes = changes.into_iter();
+        loop {
+            let mut part = Vec::new();
+            for change in changes.by_ref().take(ALERTS_AT_A_TIME) {
+                match change {
+                    AlertChange::Set { alert, is_new, replaces } => {
+                        let owed = batch.outbox.len();
+                        if self.is_mail_wanted(&alert) && !mailed.contains(&alert.id) {
+                            self.owe_mail(&alert, now, batch);
+                        }
+                        let mails = batch.outbox.get(owed..).unwrap_or_default();
+                        let is_told = !is_new || self.remembered.knows(alert.id);
+                        if !(is_told && replaces.is_empty() && mails.is_empty()) {
+                            facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
+                        }
+                        let mut stored = replaces.clone();
+                        // One that was retracted and comes again has its lines, which the logs may have lost.
+                        stored.extend((!is_new || known.contains(&alert.id)).then_some(alert.id));
+                        part.push(Changed { alert: *alert, replaces, stored });
                     }
-                    let mut stored = replaces.clone();
-                    // One that was retracted and comes again has its lines, which the logs may have lost.
-                    stored.extend((!is_new || known.contains(&alert.id)).then_some(alert.id));
-                    let (intake, reader) = (&mut self.intake, &self.reader);
-                    let evidence = self.lines.views(&alert, &stored, &paths, intake, reader)?;
-                    batch.alerts.push(AlertRow { alert: *alert, evidence, replaces });
+                    AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
                 }
-                AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
+            }
+            self.put_evidence(part, &paths, batch)?;
+            if changes.len() == 0 {
+                break;
             }
         }
+        self.kept.end_batch();
         Ok(facts)
     }
 
-    /// A mail for every recipient, where the alert is grave enough, rests on at least one line that is news, and was
-    /// not mailed under this or a former id. An alert on history is mailed when news comes to it.
-    fn owe_mail(
-        &self,
-        alert: &Alert,
-        is_new: bool,
-        former: &[AlertId],
-        now: Micros,
+    /// Adds alerts with what of their evidence is not stored yet.
+    fn put_evidence(
+        &mut self,
+        changed: Vec<Changed>,
+        paths: &Paths,
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
-        let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
-        let Some(mail) = mail else {
-            return Ok(());
-        };
-        if alert.evidence.iter().all(|evidence| self.is_history(&evidence.call)) {
-            return Ok(());
+        self.lines.make_room();
+        let mut plans = Vec::with_capacity(changed.len());
+        let mut asked = Vec::new();
+        for Changed { alert, stored, .. } in &changed {
+            let plan = self.kept.plan(alert);
+            let mut is_found = true;
+            for call in plan.calls(alert) {
+                is_found &= self.lines.look(call, paths, &mut self.intake);
+            }
+            if !is_found {
+                asked.extend_from_slice(stored);
+            }
+            plans.push(plan);
         }
-        if !is_new {
-            let ids: Vec<AlertId> = former.iter().copied().chain([alert.id]).collect();
-            if self.store.is_mail_owed(&ids)? {
-                return Ok(());
+        if !asked.is_empty() {
+            self.lines.recall(self.reader.lines_of(&asked)?);
+        }
+        let seq = self.store.seq() + 1;
+        for (Changed { mut alert, replaces, .. }, plan) in changed.into_iter().zip(plans) {
+            let texts = &mut batch.evidence_texts;
+            let evidence = self.kept.put(plan, &alert, &self.lines, texts, seq);
+            // The rows say it all.
+            alert.evidence = Vec::new();
+            batch.alerts.push(AlertRow { alert, evidence, replaces });
+        }
+        Ok(())
+    }
+
+    /// The alerts among those that are to be mailed for which mails were owed before, under this or a former id.
+    fn mailed(&self, changes: &[AlertChange]) -> Result<FxHashSet<AlertId>, StoreError> {
+        let mut asked: Vec<(AlertId, AlertId)> = Vec::new();
+        for change in changes {
+            if let AlertChange::Set { alert, is_new: false, replaces } = change
+                && self.is_mail_wanted(alert)
+            {
+                let ids = replaces.iter().copied().chain([alert.id]);
+                asked.extend(ids.map(|id| (id, alert.id)));
             }
         }
+        let ids: Vec<AlertId> = asked.iter().map(|(id, _)| *id).collect();
+        let owed = self.store.mailed_alerts(&ids)?;
+        asked.retain(|(id, _)| owed.contains(id));
+        Ok(asked.into_iter().map(|(_, alert)| alert).collect())
+    }
+
+    /// Whether an alert is grave enough to be mailed and rests on at least one line that is news. An alert on history
+    /// is mailed when news comes to it.
+    fn is_mail_wanted(&self, alert: &Alert) -> bool {
+        let mail = self.mail.as_ref().filter(|mail| !self.is_again && mail.wants(alert.level));
+        mail.is_some() && !alert.evidence.iter().all(|evidence| self.is_history(&evidence.call))
+    }
+
+    /// A mail for every recipient.
+    fn owe_mail(&self, alert: &Alert, now: Micros, batch: &mut Batch) {
+        let Some(mail) = &self.mail else { return };
         batch.outbox.extend(mail.recipients().map(|recipient| OutboxItem {
             id: 0,
             alert_id: alert.id,
@@ -77,7 +139,6 @@ impl Pipeline {
             created_at: now,
             attempts: 0,
         }));
-        Ok(())
     }
 
     /// Whether all of a call was there when the database was made. What happens to a file happens now.

@@ -73,7 +73,7 @@ impl Desk {
     fn set(&mut self, name: &str, replaces: &[&str]) {
         let replaces = replaces.iter().map(|name| id(name)).collect();
         let alert = alert(name, &[("actor", "u-a")]);
-        let row = AlertRow { alert, evidence: vec![evidence(name)], replaces };
+        let row = AlertRow { alert, evidence: EvidenceRows::Whole(vec![evidence(name)]), replaces };
         self.store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
     }
 
@@ -218,7 +218,7 @@ fn an_old_id_leads_to_the_new_alert_and_its_evidence() {
         assert_eq!(found.id, id("new"));
         assert_eq!(found.evidence.len(), 1);
         assert_eq!(found.evidence[0].lines[0].text.as_deref(), Some("the line of new"));
-        assert_eq!(desk.store.alerts_of("a-rule", None).unwrap().len(), 1);
+        assert_eq!(desk.store.alerts_of("a-rule", None, None).unwrap().len(), 1);
         desk.store.tidy_from(0).unwrap();
     }
 }
@@ -231,10 +231,10 @@ fn a_retracted_alert_says_why_and_stands_when_raised_again() {
     let retracted = desk.alert("a");
     assert_eq!(retracted.retracted.as_deref(), Some("its calls are gone"));
     assert_eq!(retracted.evidence.len(), 1, "what it rested on is kept");
-    assert!(desk.store.alerts_of("a-rule", None).unwrap().is_empty());
+    assert!(desk.store.alerts_of("a-rule", None, None).unwrap().is_empty());
     desk.set("a", &[]);
     assert_eq!(desk.alert("a").retracted, None);
-    assert_eq!(desk.store.alerts_of("a-rule", None).unwrap().len(), 1);
+    assert_eq!(desk.store.alerts_of("a-rule", None, None).unwrap().len(), 1);
 }
 
 #[test]

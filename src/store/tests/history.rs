@@ -107,13 +107,13 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     for (number, field) in (1..).zip(FIELDS) {
         let mut alert = alert(field, &[(field, "it"), ("tenant", "acme")]);
         alert.last_seen = Some(Micros(number));
-        rows.push(AlertRow { alert, evidence: vec![], replaces: vec![] });
+        rows.push(AlertRow { alert, evidence: EvidenceRows::Whole(vec![]), replaces: vec![] });
     }
     let mut other = alert("other", &[]);
     other.rule = "another-rule".into();
-    rows.push(AlertRow { alert: other, evidence: vec![], replaces: vec![] });
+    rows.push(AlertRow { alert: other, evidence: EvidenceRows::Whole(vec![]), replaces: vec![] });
     store.commit(&Batch { alerts: rows, ..Batch::default() }).unwrap();
-    let whole = store.alerts_of("a-rule", None).unwrap();
+    let whole = store.alerts_of("a-rule", None, None).unwrap();
     for field in FIELDS {
         let wanted: [(Text, Text); 2] =
             [(field.into(), "it".into()), ("tenant".into(), "acme".into())];
@@ -123,7 +123,11 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
         assert_eq!(found[0].1.closing, alert(field, &[]).closing);
     }
     assert_eq!(whole.len(), FIELDS.len());
-    assert_eq!(store.alerts_of("a-rule", Some(Micros(6))).unwrap().len(), 3);
+    let [first, second] = [&whole[0].0, &whole[1].0];
+    let some = store.alerts_of("a-rule", None, Some(&[first, second, &[]])).unwrap();
+    let of_either = |(group, _): &(_, _)| group == first || group == second;
+    assert!(some.len() == 2 && some.iter().all(of_either), "none of other groups");
+    assert_eq!(store.alerts_of("a-rule", Some(Micros(6)), None).unwrap().len(), 3);
 }
 
 #[test]
@@ -132,7 +136,8 @@ fn of_many_ids_those_of_alerts_are_known() {
     let [mine, other] = ["it", "another"].map(|value| alert("actor", &[("actor", value)]));
     let mut other = other;
     other.id = crate::model::AlertId([9; 16]);
-    let row = AlertRow { alert: mine.clone(), evidence: vec![], replaces: vec![] };
+    let row =
+        AlertRow { alert: mine.clone(), evidence: EvidenceRows::Whole(vec![]), replaces: vec![] };
     store.commit(&Batch { alerts: vec![row], ..Batch::default() }).unwrap();
     let known = store.known_alerts(&[other.id, mine.id, mine.id]).unwrap();
     assert_eq!(known.into_iter().collect::<Vec<_>>(), [mine.id]);

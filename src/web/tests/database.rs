@@ -3,7 +3,7 @@
 use super::super::fixtures::trifecta;
 use super::*;
 use crate::model::{Alert, AlertView, CallChange, Evidence, Text};
-use crate::store::{AlertRow, Batch, Decision, OpenOptions, Store};
+use crate::store::{AlertRow, Batch, Decision, EvidenceRows, OpenOptions, Store};
 
 fn open(folder: &tempfile::TempDir) -> Store {
     let path = folder.path().join("db").join("calltrail.duckdb");
@@ -35,7 +35,7 @@ fn row(view: &AlertView, calls: &[crate::model::Call]) -> AlertRow {
         evidence: evidence.collect(),
         elided: view.elided,
     };
-    AlertRow { alert, evidence: view.evidence.clone(), replaces: Vec::new() }
+    AlertRow { alert, evidence: EvidenceRows::Whole(view.evidence.clone()), replaces: Vec::new() }
 }
 
 #[tokio::test]
