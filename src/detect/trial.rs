@@ -292,8 +292,8 @@ impl Trial<'_> {
         let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
         match shown {
             [] => None,
-            [line] => Some(format!("{line} is part of no call")),
-            lines => Some(format!("{}{and_more} are part of no call", lines.join(", "))),
+            [only] => Some(format!("{only} is part of no call")),
+            several => Some(format!("{}{and_more} are part of no call", several.join(", "))),
         }
     }
 
