@@ -43,7 +43,7 @@ pub(super) struct Compiled<'f> {
 /// Compiles files given as (name, text), in the order of their names. Of two files with one rule the first is good.
 pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
     let mut files = files.to_vec();
-    files.sort_unstable_by_key(|(name, _)| *name);
+    files.sort_by_key(|(name, _)| *name);
     let mut detections = Detections::default();
     let mut allowance = Allowance::default();
     let mut known = BTreeMap::new();
@@ -53,10 +53,12 @@ pub(super) fn compiled<'f>(files: &[(&'f str, &'f str)]) -> Compiled<'f> {
         allowance.next_file();
         let rule = file(name, text, &mut detections, &mut allowance, &mut of_file);
         if rule.is_some() {
-            let first = *known.entry(stem(name)).or_insert(name);
-            if first != name {
-                let rule = stem(name);
+            let rule = stem(name);
+            // Files of two folders may have one name.
+            if let Some(first) = known.get(rule) {
                 of_file.push(Mark::START, format!("there is another rule `{rule}`, in {first}"));
+            } else {
+                known.insert(rule, name);
             }
         }
         let found = of_file.into_found();

@@ -190,9 +190,7 @@ impl RuleSet {
 
     /// Why a call fits nothing of a rule.
     fn unfit(&self, rule: &Rule, call: &Call) -> &'static str {
-        let asks =
-            |slot: &Slot| self.detections.get(slot.detection).is_some_and(Expr::asks_for_kind);
-        if call.kind == EventKind::Ingest && !rule.kind.slots().iter().any(asks) {
+        if call.kind == EventKind::Ingest && !self.asks_for_kind(rule) {
             return "this is no call but something that reading a log showed, and the rule does not ask for \
                     `kind: ingest`";
         }
