@@ -25,16 +25,6 @@ create table evidence_row_log (
 -- Rows of a set that the alert rests on no longer, or that another one says anew.
 create table evidence_gone_log (alert_id blob not null, evidence_seq ubigint not null, number uinteger not null);
 
-create table evidence_numbered as
-select e.*, (row_number() over () - 1)::uinteger as text_number
-from evidence_log e semi join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;
-insert into evidence_text_log select 0, text_number, evidence from evidence_numbered order by text_number;
-insert into evidence_row_log
-select alert_id, evidence_seq, ordinal, call_id, coalesce(evidence->>'stage', ''), null, null, null, null, null, 0, text_number
-from evidence_numbered order by evidence_seq, alert_id, ordinal;
-drop table evidence_numbered;
-drop table evidence_log;
-
 -- Few columns tell which row is the newest: an alert that went on for long has many.
 create or replace view alert_now as
 select a.* from alert_log a semi join (select alert_id, max(seq) as seq from alert_log group by alert_id) newest
@@ -50,3 +40,14 @@ where not exists (
 
 create or replace view alert_calls as
 select lower(hex(alert_id)) as alert_id, stage, lower(hex(call_id)) as call_id from evidence_now;
+
+-- What an older database holds moves over.
+-- Each row keeps the number that it had in the old table, and nothing is sorted: rows are wide, and memory may be small.
+insert into evidence_text_log
+select 0, e.rowid::uinteger, e.evidence
+from evidence_log e semi join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;
+insert into evidence_row_log
+select e.alert_id, e.evidence_seq, e.ordinal, e.call_id, coalesce(e.evidence->>'stage', ''),
+    null, null, null, null, null, 0, e.rowid::uinteger
+from evidence_log e semi join alert_now a on a.alert_id = e.alert_id and a.evidence_seq = e.evidence_seq;
+drop table evidence_log;

@@ -93,7 +93,7 @@ impl Lines {
     /// Takes over all lines that are stored with alerts: what files hold today they may not hold tomorrow.
     pub(super) fn recall(&mut self, stored: Vec<WitnessLine>) {
         for line in stored.into_iter().filter(|line| line.text.is_some()) {
-            if !self.known.get(&line.record).is_some_and(|line| line.text.is_some()) {
+            if self.known.get(&line.record).is_none_or(|known| known.text.is_none()) {
                 self.remember(line);
             }
         }

@@ -391,7 +391,7 @@ impl Pipeline {
     /// From now on all is news. What the journal tells of alerts is put back, now that those in the logs are stored.
     fn end_history(&mut self, now: Micros) -> Result<(), StoreError> {
         let remembered = std::mem::take(&mut self.remembered);
-        self.alerts_kept += remembered.settle(&mut self.store, &self.rules, None)?;
+        self.alerts_kept += remembered.settle(&mut self.store, &self.rules, None, drop)?;
         self.store.end_history(now)
     }
 

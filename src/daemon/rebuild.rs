@@ -117,8 +117,11 @@ fn read_again(
 /// it cannot be opened.
 fn open_old(setup: &Setup, rebuilt: &mut Rebuilt) -> Result<Option<Old>, StoreError> {
     let options = OpenOptions { create: false, ..setup.store.clone() };
-    let store = match Store::open(&options) {
-        Ok(store) => store,
+    let store = match Store::salvage(&options) {
+        Ok((store, lost)) => {
+            rebuilt.losses.extend(lost);
+            store
+        }
         Err(StoreError::Missing { .. }) => return Ok(None),
         Err(StoreError::Open { reason, .. }) => {
             rebuilt.unreadable = Some(format!("the old database cannot be opened: {reason}"));

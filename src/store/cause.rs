@@ -39,6 +39,9 @@ const PASSING: [&str; 8] = [
     "Interrupted",
 ];
 
+/// What the system and DuckDB say of a place on the disk that cannot be read, or that holds something else.
+const DAMAGE: [&str; 3] = ["Corrupt database file", "Input/output error", "Could not read"];
+
 /// What DuckDB says where a log cannot be replayed and is nevertheless sound, as far as anybody can tell.
 const NO_DAMAGE: [&str; 8] = [
     "Input/output error",
@@ -59,10 +62,12 @@ impl StoreError {
     pub(crate) fn cause(&self) -> Cause {
         match self {
             Self::Database(error) => cause_of(&error.to_string()),
-            Self::Open { reason, .. } => match cause_of(&reason.to_string()) {
-                Cause::Content => Cause::Passing,
-                other => other,
-            },
+            Self::Open { reason, .. } | Self::Upgrade { reason, .. } => {
+                match cause_of(&reason.to_string()) {
+                    Cause::Content => Cause::Passing,
+                    other => other,
+                }
+            }
             Self::Journal { reason } => match cause_of(reason) {
                 Cause::Content => Cause::Passing,
                 other => other,
@@ -87,6 +92,15 @@ fn cause_of(message: &str) -> Cause {
         Cause::Passing
     } else {
         Cause::Content
+    }
+}
+
+/// Whether what is stored is at fault, as far as anybody can tell, and neither memory nor room nor the moment.
+pub(super) fn is_damage(message: &str) -> bool {
+    match cause_of(message) {
+        Cause::Full | Cause::Memory => false,
+        Cause::Content => true,
+        Cause::Passing => DAMAGE.iter().any(|word| message.contains(word)),
     }
 }
 
@@ -131,6 +145,27 @@ mod tests {
             "IO Error: The file \"/a\" exists, but it is not a valid DuckDB database file!",
         ] {
             assert!(!is_damaged_log(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_at_fault_neither_for_want_of_memory_or_room_nor_at_a_bad_moment() {
+        for (message, is) in [
+            (
+                "IO Error: Corrupt database file: computed checksum 1 does not match stored checksum 2",
+                true,
+            ),
+            ("IO Error: Could not read from file \"/a\": Input/output error", true),
+            ("INTERNAL Error: Attempted to access index 1", true),
+            (
+                "Out of Memory Error: failed to pin block of size 256.0 KiB (127 MiB/128 MiB used)",
+                false,
+            ),
+            ("IO Error: Could not write file \"/a\": No space left on device", false),
+            ("IO Error: Cannot open file \"/a\": Too many open files", false),
+            ("INTERRUPT Error: Interrupted!", false),
+        ] {
+            assert_eq!(is_damage(message), is, "{message}");
         }
     }
 

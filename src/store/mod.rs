@@ -36,8 +36,10 @@ mod rule_alerts;
 mod salvage;
 mod session;
 mod space;
+mod stretch;
 #[cfg(test)]
 mod tests;
+mod tidy;
 mod tool_row;
 mod value;
 
@@ -84,6 +86,12 @@ pub enum StoreError {
         path.display()
     )]
     Open { path: PathBuf, reason: duckdb::Error },
+    #[error(
+        "the tables of {} could not be brought up to date, and it is left as it is: {reason}; give Calltrail more memory \
+         (`memory_max`), or the disk more room, and start it again",
+        path.display()
+    )]
+    Upgrade { path: PathBuf, reason: duckdb::Error },
     #[error("the folder {} for the database could not be made: {reason}", path.display())]
     Folder { path: PathBuf, reason: std::io::Error },
     #[error("{} does not exist; start `calltrail watch` or `calltrail scan --db` first", path.display())]

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use duckdb::{Config, Connection, params};
 
-use super::cause::is_damaged_log;
-use super::{Reader, StoreError, migrate};
+use super::cause::{is_damage, is_damaged_log};
+use super::migrate::{Care, migrate};
+use super::{Reader, StoreError};
 use crate::fault::{self, Point};
 use crate::model::{JournalMark, Micros};
 
@@ -35,6 +36,26 @@ pub struct OpenOptions {
 impl Store {
     /// Opens the database and brings its schema up to date.
     pub fn open(options: &OpenOptions) -> Result<Self, StoreError> {
+        Self::open_with(options, Care::Whole).map(|(store, _)| store)
+    }
+
+    /// As [`Store::open`], for a database that is to be made again: what bringing it up to date cannot read is left out.
+    /// That is told too, as a sentence.
+    pub fn salvage(options: &OpenOptions) -> Result<(Self, Option<String>), StoreError> {
+        let mut opened = Self::open_with(options, Care::Whole);
+        // Each on a connection of its own: after some faults DuckDB answers nothing any more.
+        for care in [Care::Readable, Care::Without] {
+            match &opened {
+                Err(StoreError::Open { reason, .. }) if is_damage(&reason.to_string()) => {
+                    opened = Self::open_with(options, care);
+                }
+                _ => break,
+            }
+        }
+        opened
+    }
+
+    fn open_with(options: &OpenOptions, care: Care) -> Result<(Self, Option<String>), StoreError> {
         let path = &options.path;
         if !options.create && !path.exists() {
             return Err(StoreError::Missing { path: path.clone() });
@@ -47,21 +68,30 @@ impl Store {
         let connection = Connection::open_with_flags(path, settings(options)?)
             .map_err(|error| explain_open(path, error))?;
         make_private_file(path);
-        Self::over(connection, options).map_err(|error| match error {
+        Self::over(connection, options, care).map_err(|error| match error {
             // What cannot be read at the first look is as good as not opened.
             StoreError::Database(reason) => StoreError::Open { path: path.clone(), reason },
             error => error,
         })
     }
 
-    fn over(mut connection: Connection, options: &OpenOptions) -> Result<Self, StoreError> {
-        migrate::migrate(&mut connection)?;
+    fn over(
+        mut connection: Connection,
+        options: &OpenOptions,
+        care: Care,
+    ) -> Result<(Self, Option<String>), StoreError> {
+        let lost = migrate(&mut connection, care).map_err(|error| match error {
+            StoreError::Database(reason) if !is_damage(&reason.to_string()) => {
+                StoreError::Upgrade { path: options.path.clone(), reason }
+            }
+            error => error,
+        })?;
         connection.execute_batch("set enable_external_access = false")?;
         connection.execute_batch("set lock_configuration = true")?;
         let hash_key = hash_key(&connection, options.now)?;
         let seq = last_seq(&connection)?;
         let reader = Reader::new(connection.try_clone()?, options.path.clone());
-        Ok(Self { connection, seq, reader, hash_key, mark: None })
+        Ok((Self { connection, seq, reader, hash_key, mark: None }, lost))
     }
 
     /// A handle for reading.

@@ -12,6 +12,8 @@ mod damage;
 mod evidence;
 /// What the stages see again of the past.
 mod history;
+/// Databases of older versions.
+mod older;
 /// All calls once more, a page at a time.
 mod pages;
 /// The calls that show a pair of logs.

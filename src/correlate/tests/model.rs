@@ -149,7 +149,7 @@ impl Model {
         for ClockUse { day, upper, lower, offset_micros, tolerance_micros } in &self.clock_uses {
             let pair = format!("{day:?} {upper} {lower}");
             match offset_micros.zip(*tolerance_micros) {
-                Some(used) => drop(uses.insert(pair, used)),
+                Some(measure) => drop(uses.insert(pair, measure)),
                 None => drop(uses.remove(&pair)),
             }
         }

@@ -79,7 +79,8 @@ impl Pipeline {
         }
         let mut losses = Vec::new();
         let generations: FxHashSet<u64> = gone.iter().map(|(generation, _)| *generation).collect();
-        let kept = old.store.kept_lines(&generations).unwrap_or_else(|error| {
+        let kept = old.store.kept_lines(&generations, |lost| losses.push(lost));
+        let kept = kept.unwrap_or_else(|error| {
             losses.push(format!("the lines that alerts keep of files that are gone: {error}"));
             FxHashMap::default()
         });
@@ -131,7 +132,9 @@ impl Pipeline {
             }
         }
         let remembered = std::mem::take(&mut self.remembered);
-        reading.alerts_kept = remembered.settle(&mut self.store, &self.rules, old.as_ref())?;
+        let lose = |lost| reading.losses.push(lost);
+        reading.alerts_kept =
+            remembered.settle(&mut self.store, &self.rules, old.as_ref(), lose)?;
         self.is_again = false;
         self.is_history_pending = reading.history_read_at.is_none();
         if let Some(at) = reading.history_read_at {

@@ -91,32 +91,53 @@ fn tidying_drops_sets_that_another_one_took_the_place_of_and_texts_that_nothing_
     assert_eq!(rests_on(&view), [("a".to_owned(), second.id)]);
 }
 
+/// Rows that are void by the thousand, while no alert has more than one row of its own.
+fn with_gone(folder: &std::path::Path, memory_max: &str, rows: u32) -> Store {
+    let options = OpenOptions { memory_max: memory_max.to_owned(), ..options(folder) };
+    let mut store = Store::open(&options).unwrap();
+    let call = call("1", 1, OutcomeClass::Ok);
+    commit(
+        &mut store,
+        vec![("one", EvidenceRows::Begun(vec![row(0, "a", &call, (1, 0))]))],
+        &[&call],
+    );
+    store
+        .connection
+        .execute_batch(&format!(
+            "insert into evidence_row_log select r.* replace (i as number, 2 + i // 1000 as text_seq, i % 1000 as text_number)
+                 from evidence_row_log r, range(1, {rows}) t(i);
+             insert into evidence_gone_log select alert_id, evidence_seq, number from evidence_row_log where number > 1;
+             insert into evidence_text_log select 2 + i // 1000, i % 1000, '' from range(1, {rows}) t(i);"
+        ))
+        .unwrap();
+    store
+}
+
+fn counts(store: &Store) -> [u64; 3] {
+    ["evidence_row_log", "evidence_gone_log", "evidence_text_log"].map(|table| count(store, table))
+}
+
 #[test]
-fn evidence_of_a_database_of_before_is_read_on_and_its_lines_are_kept() {
-    let connection = &mut duckdb::Connection::open_in_memory().unwrap();
-    for (_, text) in &migrate::MIGRATIONS[..2] {
-        connection.execute_batch(text).unwrap();
+fn rows_that_are_gone_are_worth_a_clean_up_and_all_of_it_is_done_however_small_its_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = with_gone(folder.path(), "256MB", 60_000);
+    store.tidy().unwrap();
+    assert_eq!(counts(&store), [2, 0, 2]);
+    for (rows, step_rows) in [(30, 1), (30, 7), (300_000, 50_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = with_gone(folder.path(), "256MB", rows);
+        store.tidy_by(0, step_rows).unwrap();
+        assert_eq!(counts(&store), [2, 0, 2], "{rows} rows, {step_rows} in a step");
     }
-    let [void, first, second] =
-        [1, 3, 2].map(|offset| call(&offset.to_string(), offset, OutcomeClass::Ok));
-    let id = alert("one", &[]).id;
-    let hex = |id: [u8; 16]| AlertId(id).to_string();
-    for (set, ordinal, call) in [(1, 0, &void), (2, 0, &first), (2, 1, &second)] {
-        let evidence = Evidence { stage: "old".into(), call: Arc::clone(call) };
-        let shown = serde_json::to_string(&EvidenceView::new(&evidence, Vec::new())).unwrap();
-        let sql = "insert into evidence_log values (unhex(?), ?, ?, unhex(?), ?)";
-        let values = duckdb::params![hex(id.0), set, ordinal, hex(call.id.0), shown];
-        connection.execute(sql, values).unwrap();
-        let sql = "insert into alert_log select ?, unhex(?), 'a-rule', '', 'high', '[]', '[]', '', null, null,
-                   unhex(?), null, 1, '{}', 0, null, ?";
-        let values = duckdb::params![set, hex(id.0), hex(call.id.0), set];
-        connection.execute(sql, values).unwrap();
-    }
-    connection.execute_batch(migrate::MIGRATIONS[2].1).unwrap();
-    let views = crate::store::evidence::views(connection, &[(id, 2)]).unwrap();
-    let found: Vec<(&str, CallId)> =
-        views[0].iter().map(|view| (&*view.stage, view.call_id)).collect();
-    assert_eq!(found, [("old", first.id), ("old", second.id)], "in the order they had");
+}
+
+#[test]
+fn millions_of_rows_that_are_gone_go_with_little_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = with_gone(folder.path(), "96MB", 2_000_000);
+    store.checkpoint().unwrap();
+    store.tidy().unwrap();
+    assert_eq!(counts(&store), [2, 0, 2]);
 }
 
 #[test]
