@@ -26,6 +26,7 @@ mod field;
 mod figures;
 mod firing;
 mod group;
+mod group_by;
 mod history;
 mod key;
 mod known;

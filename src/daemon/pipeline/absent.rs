@@ -197,4 +197,4 @@ impl Pipeline {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
