@@ -380,16 +380,21 @@ mod tests {
 
     #[test]
     fn a_case_of_lines_without_a_call_fails_whatever_it_expects() {
-        let answer = r#"{"ts":1795161600,"direction":"server->client","message":{"jsonrpc":"2.0","id":1,"result":{}}}"#;
-        let notice = r#"{"ts":1795161600,"direction":"client->server","message":{"jsonrpc":"2.0","method":"notifications/x"}}"#;
+        let proxied = |direction: &str, said: &str| {
+            format!(
+                r#"{{"ts":1795161600,"direction":"{direction}","message":{{"jsonrpc":"2.0",{said}}}}}"#
+            )
+        };
+        let answer = proxied("server->client", r#""id":1,"result":{}"#);
+        let notice = proxied("client->server", r#""method":"notifications/x""#);
         let context =
             r#"{"actor":"server","outcome":"success","subject":"u","ts":"2026-11-20T08:00:00Z"}"#;
         // A time that goes back is an event of the log, which a rule about calls does not see.
         let back = format!("{context}','{}", context.replace("08:00", "07:00"));
         for (dialect, lines) in [
             ("gate", " "),
-            ("stdio-proxy", answer),
-            ("stdio-proxy", notice),
+            ("stdio-proxy", &answer),
+            ("stdio-proxy", &notice),
             ("two-sided", context),
             ("two-sided", &back),
         ] {
