@@ -94,9 +94,9 @@ fn evidence_of_a_database_of_before_is_read_on_in_the_order_it_had() {
 #[test]
 fn much_evidence_moves_with_little_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let options = older(folder.path(), |connection| fill(connection, 60_000));
-    let store = Store::open(&OpenOptions { memory_max: "40MB".to_owned(), ..options }).unwrap();
-    assert_eq!(moved(&store), 60_000);
+    let options = older(folder.path(), |connection| fill(connection, 200_000));
+    let store = Store::open(&OpenOptions { memory_max: "128MB".to_owned(), ..options }).unwrap();
+    assert_eq!(moved(&store), 200_000);
 }
 
 #[test]
