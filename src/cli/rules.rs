@@ -200,6 +200,8 @@ fn print_tested(out: &mut impl Write, rule: &str, results: &[TestResult]) -> std
             Some(failure) => failures.push((result, failure)),
         }
     }
+    // A file's name is its rule's.
+    let rule = display_untrusted(rule);
     writeln!(out, "{rule:<24} {passed:>4} passed, {} failed", failures.len())?;
     for (result, failure) in failures {
         // Both may quote what the file says.

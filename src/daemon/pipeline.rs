@@ -43,7 +43,7 @@ const BATCH_LINES_MIN: usize = 1_000;
 const BATCH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How often what is loaded for a batch is loaded again with more around it.
-const WIDER_MAX: usize = 8;
+pub(super) const WIDER_MAX: usize = 8;
 /// Tools whose labels are stored for SQL; names made up beyond that have none there.
 const TOOLS_MAX: usize = 100_000;
 /// Batches after which absence is judged though more is to be read: it costs a look at the calls in their time.

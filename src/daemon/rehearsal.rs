@@ -42,14 +42,14 @@ impl Default for Rehearsal {
 
 impl Rehearsal {
     /// What the logs of a case tell of, in the order of time. The error says which lines are no records of the dialect
-    /// that they should be in, by their number through all logs, and why.
+    /// that they should be in, by their number through all logs, and why; or why no calls can be made of them.
     pub fn calls(&self, logs: &[CaseLog]) -> Result<Vec<CaseCall>, String> {
         // The key is that of no database: nothing made here is kept.
         let mut parser =
             Parser::new([0; 32], self.outcome_words.clone()).with_paths(self.path_patterns.clone());
         let mut pasted = Pasted::read(logs, &mut parser)?;
         let clocks = Clocks::new(self.clocks.iter().cloned());
-        let joined = joined::calls(&pasted.records, clocks);
+        let joined = joined::calls(&pasted.records, clocks, joined::ROUNDS_MAX)?;
         let mut calls = judged(joined, &pasted.records);
         let notices = std::mem::take(&mut pasted.notices);
         calls.extend(notices.into_events().map(|event| Arc::new(event.to_call())));

@@ -2,6 +2,7 @@
 
 use super::cases::Given;
 use super::logs;
+use super::matcher::Expr;
 use super::rule::{Kind, Rule, RuleSet};
 use super::stages::Slot;
 use super::tally::Counted;
@@ -28,6 +29,13 @@ impl RuleSet {
     /// Leaves these rules in the set and no others.
     pub fn keep(&mut self, is_kept: impl FnMut(&Rule) -> bool) {
         self.rules.retain(is_kept);
+    }
+
+    /// Whether the rule asks for the kind of events: one that does not is about calls alone.
+    pub(super) fn asks_for_kind(&self, rule: &Rule) -> bool {
+        let asks =
+            |slot: &Slot| self.detections.get(slot.detection).is_some_and(Expr::asks_for_kind);
+        rule.kind.slots().iter().any(asks)
     }
 }
 

@@ -157,7 +157,7 @@ fn conditions_lists_and_cases_have_a_bound() {
             cases(&case("{at: 0, repeat: 10000}", "false").repeat(20)),
             "is too large: more than 16 MiB",
         ),
-        (cases(&case("{at: 0, ran: no, repeat: 5000}", &indices)), "`calls` holds indices"),
+        (cases(&case("{at: 0, ran: no, repeat: 5000}", &indices)), "`calls` names 0 twice"),
         (cases(&case(times, "false")), "`at` is from 0"),
         (
             counted("[a]", &format!("[{}]", "a, ".repeat(20_000))),
@@ -281,5 +281,30 @@ fn overrides_are_bounded_as_rules_are() {
     ] {
         let told = told(&text);
         assert!(told.contains(expected), "{expected}: {told}");
+    }
+}
+
+#[test]
+fn the_alerts_that_a_case_expects_are_bounded_in_number_and_in_sum() {
+    let firing = |_| "{calls: [0-9999]}, ".to_owned();
+    let of = |times: usize| {
+        let fires = repeated(times, firing);
+        cases(&format!("- {{name: a, events: [{{at: 0, repeat: 10000}}], fires: [{fires}]}}\n"))
+    };
+    refused(&[
+        (of(12_000), "this list is too large: a case expects 1000 alerts at most"),
+        (of(1_000), "what is made of this file is too large: more than 16 MiB"),
+    ]);
+    assert!(RuleSet::compile(&[("x.yml", &of(10))]).is_ok());
+}
+
+#[test]
+fn two_files_of_one_name_are_two_rules_of_it_and_refused() {
+    let text = detection("  s: {ran: no}\n", "s");
+    for second in ["mine.yml", "mine.yaml"] {
+        let files = [("mine.yml", text.as_str()), (second, text.as_str())];
+        let problems = RuleSet::compile(&files).unwrap_err();
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(problems[0].message.starts_with("there is another rule `mine`, in mine.y"));
     }
 }

@@ -10,6 +10,7 @@ use crate::model::{
 
 use super::allowance::Allowance;
 use super::field::did_you_mean;
+use super::firing::{FIRINGS_MAX, Firing, Named};
 use super::logs::{self, CaseLog};
 use super::problem::Problems;
 use super::yaml::{Entry, Node, Value, entry};
@@ -28,15 +29,6 @@ pub(super) struct Case {
 pub(super) enum Given {
     Events(Vec<(Arc<Call>, Labels)>),
     Logs(Vec<CaseLog>),
-}
-
-/// One alert that a case expects.
-#[derive(Clone, Debug)]
-pub(super) struct Firing {
-    /// Fields and values that the alert's group must hold.
-    pub(super) group: Vec<(String, String)>,
-    /// Exactly the evidence, as indices of the case's events or lines.
-    pub(super) evidence: Vec<usize>,
 }
 
 /// 2026-01-01T00:00:00Z, where every case starts.
@@ -123,8 +115,16 @@ fn case(
     };
     let fires = match &fires.node.value {
         Value::Bool(false) => Vec::new(),
+        Value::List(nodes) if nodes.len() > FIRINGS_MAX => {
+            let message =
+                format!("this list is too large: a case expects {FIRINGS_MAX} alerts at most");
+            problems.push(fires.mark, message);
+            Vec::new()
+        }
         Value::List(nodes) if !nodes.is_empty() => {
-            nodes.iter().filter_map(|node| firing(node, group_by, &given, problems)).collect()
+            let named = Named { word: given.word(), count: given.count() };
+            let read = |node| Firing::read(node, group_by, named, allowance, problems);
+            nodes.iter().filter_map(read).collect()
         }
         _ => {
             let message =
@@ -173,65 +173,13 @@ impl Given {
         }
     }
 
-    fn count(&self) -> usize {
+    /// How many events or lines there are.
+    pub(super) fn count(&self) -> usize {
         match self {
             Self::Events(events) => events.len(),
             Self::Logs(logs) => logs::count(logs),
         }
     }
-}
-
-fn firing(
-    node: &Node,
-    group_by: &[Text],
-    given: &Given,
-    problems: &mut Problems<'_>,
-) -> Option<Firing> {
-    let entries = node.map().unwrap_or_default();
-    let (word, count) = (given.word(), given.count());
-    check_keys(entries, &["group", word], problems);
-    let mut group = Vec::new();
-    for part in entry(entries, "group").and_then(|found| found.node.map()).unwrap_or_default() {
-        if !group_by.iter().any(|name| **name == part.key) {
-            problems.push(part.mark, format!("the rule does not group by `{}`", part.key));
-        }
-        match part.node.text() {
-            Some(value) => group.push((part.key.clone(), value.to_owned())),
-            None => problems.push(part.mark, "a group's value is a text"),
-        }
-    }
-    let nodes = entry(entries, word).and_then(|found| found.node.list()).unwrap_or_default();
-    let mut evidence = Vec::new();
-    for node in nodes {
-        // Each is evidence once at most, and so there are never more than events.
-        let fits = |range: &std::ops::Range<usize>| {
-            range.end <= count && range.len() <= count.saturating_sub(evidence.len())
-        };
-        if let Some(range) = range(node).filter(fits) {
-            evidence.extend(range);
-        } else if count > 0 {
-            let things = if word == "lines" { "lines" } else { "events" };
-            let message =
-                format!("`{word}` holds indices of {things} from 0, or ranges such as 0-19");
-            problems.push(node.mark, message);
-        }
-    }
-    // Where nothing of the case can be read, that is what is told.
-    if evidence.is_empty() && count > 0 {
-        problems.push(node.mark, format!("an alert that fires names its `{word}`"));
-        return None;
-    }
-    Some(Firing { group, evidence })
-}
-
-fn range(node: &Node) -> Option<std::ops::Range<usize>> {
-    if let Some(index) = node.count() {
-        let index = usize::try_from(index).ok()?;
-        return Some(index..index.checked_add(1)?);
-    }
-    let (first, last) = node.text()?.split_once('-')?;
-    let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some(first..last.checked_add(1)?)
 }
 
 pub(super) fn check_keys(entries: &[Entry], known: &[&str], problems: &mut Problems<'_>) {

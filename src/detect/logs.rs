@@ -289,6 +289,10 @@ mod tests {
                 "- {name: a, dialect: gate, lines: ['x'], fires: [{lines: [1]}]}",
                 "1:59 `lines` holds indices of lines from 0, or ranges such as 0-19",
             ),
+            (
+                "- {name: a, dialect: gate, lines: ['x'], fires: [{lines: [0, 0-0]}]}",
+                "1:62 `lines` names 0 twice; once is enough",
+            ),
         ] {
             let told = refused(cases);
             assert!(told.iter().any(|told| told == expected), "{cases}: {told:#?}");
@@ -359,14 +363,77 @@ mod tests {
         );
         let failed = LINE.replace("\"ok\"", "\"error\"");
         let told = of(&format!("'{failed}', ' '"), "[{lines: [0]}]").1;
-        assert_eq!(told, "gave nothing; of the lines 0 is list_dir error, ran maybe");
-        assert_eq!(of("' '", "[{lines: [0]}]").1, "gave nothing; of the lines no call was made");
+        let expected =
+            "gave nothing; of the lines 0 is list_dir error, ran maybe; 1 is part of no call";
+        assert_eq!(told, expected);
+        let blank = "' ',".repeat(11);
+        let told = of(&format!("{blank} '{failed}'"), "[{lines: [0]}]").1;
+        let expected = "0, 1, 2, 3, 4, 5, 6, 7 and 3 more are part of no call";
+        assert!(told.ends_with(expected), "{told}");
         // A line that tells of none of the calls names none.
         let told = of(&format!("'{LINE}', '{failed}'"), "[{lines: [0, 1]}]").1;
         assert!(
             told.starts_with("gave {group: {actor: u}, lines: [0], matches: 1}; of the lines "),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_case_of_lines_without_a_call_fails_whatever_it_expects() {
+        let answer = r#"{"ts":1795161600,"direction":"server->client","message":{"jsonrpc":"2.0","id":1,"result":{}}}"#;
+        let notice = r#"{"ts":1795161600,"direction":"client->server","message":{"jsonrpc":"2.0","method":"notifications/x"}}"#;
+        let context =
+            r#"{"actor":"server","outcome":"success","subject":"u","ts":"2026-11-20T08:00:00Z"}"#;
+        // A time that goes back is an event of the log, which a rule about calls does not see.
+        let back = format!("{context}','{}", context.replace("08:00", "07:00"));
+        for (dialect, lines) in [
+            ("gate", " "),
+            ("stdio-proxy", answer),
+            ("stdio-proxy", notice),
+            ("two-sided", context),
+            ("two-sided", &back),
+        ] {
+            for fires in ["false", "[{lines: [0]}]"] {
+                let results = tested(&format!(
+                    "- {{name: a, dialect: {dialect}, lines: ['{lines}'], fires: {fires}}}\n"
+                ));
+                let told = results[0].failure.clone().unwrap_or_default();
+                assert!(told.starts_with("no call comes of these lines"), "{lines}: {told}");
+                assert_eq!(results.len(), 1);
+            }
+        }
+        let ingest = RULE.replace("outcome: ok", "kind: ingest, code: time-back");
+        let text = format!(
+            "{ingest}- {{name: a, dialect: two-sided, lines: ['{back}'], fires: [{{lines: [1]}}]}}\n"
+        );
+        let rules = RuleSet::compile(&[("x.yml", &text)]).unwrap();
+        assert_eq!(run_tests(&Arc::new(rules), &read_logs)[0].failure, None);
+    }
+
+    #[test]
+    fn each_alert_has_to_be_meant_by_a_firing_of_its_own() {
+        let line = |actor: &str, who: &str, word: &str, at: u32| {
+            format!(
+                "'{{\"actor\":\"{actor}\",\"tool\":\"list_dir\",\"args\":{{\"n\":{at}}},\"outcome\":\"{word}\",\
+                 \"subject\":\"{who}\",\"ts\":\"2026-11-20T08:00:{at:02}Z\"}}'"
+            )
+        };
+        let (client, server) =
+            (line("client", "ann", "COMPLETED", 0), line("server", "ann", "success", 0));
+        let other = line("server", "bob", "success", 30);
+        let told = |fires: &str| {
+            let results = tested(&format!(
+                "- name: a\n  dialect: two-sided\n  fires: [{fires}]\n  lines:\n  - {{log: c, lines: [{client}]}}\n\
+                 \x20 - {{log: s, lines: [{server}, {other}]}}\n"
+            ));
+            results[0].failure.clone()
+        };
+        assert_eq!(told("{lines: [0]}, {lines: [2]}"), None);
+        assert_eq!(told("{lines: [2]}, {lines: [0, 1]}"), None);
+        let twice = told("{lines: [0]}, {lines: [1]}").unwrap();
+        assert!(twice.contains("several mean one alert"), "{twice}");
+        let one = told("{lines: [0]}").unwrap();
+        assert!(!one.contains("several mean"), "{one}");
     }
 
     #[test]

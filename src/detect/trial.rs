@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::model::{Alert, Call, CallChange, CallId, Labels, Micros, Text};
+use crate::model::{Alert, Call, CallChange, CallId, EventKind, Labels, Micros, Text};
 
-use super::cases::{Case, Firing, Given};
+use super::cases::{Case, Given};
 use super::chain::{Chains, Event};
 use super::engine::{Engine, evaluate};
 use super::field::{GroupField, LabelsOf, Subject};
+use super::firing::Firing;
 use super::ledger::Ledger;
 use super::logs::ReadLogs;
+use super::pairing::is_one_to_one;
 use super::rule::{Kind, Rule, RuleSet, Verdicts};
 use super::stages::{Chain, Order, Stage};
 use super::tally::{Count, Counted};
@@ -39,7 +41,7 @@ pub fn run_tests(rules: &Arc<RuleSet>, read: &ReadLogs<'_>) -> Vec<TestResult> {
                 let (rule, case) = (Text::clone(&rule.name), case.name.clone());
                 results.push(TestResult { rule, case, variant, failure });
             };
-            match Played::of(rule, case, read) {
+            match Played::of(rule, case, read).and_then(|played| played.tried(rules, rule, case)) {
                 Ok(played) => {
                     let labels = played.labels();
                     Trial { rules, rule, case, played, labels }.run(add);
@@ -55,7 +57,7 @@ const AS_WRITTEN: &str = "as written";
 
 /// How many calls that were made of lines are told where a case fails.
 const CALLS_TOLD_MAX: usize = 20;
-/// How many lines of one call.
+/// How many lines of one call, and of those that are part of none.
 const LINES_TOLD_MAX: usize = 8;
 
 /// The calls of a case.
@@ -63,23 +65,38 @@ pub(super) struct Played {
     calls: Vec<(Arc<Call>, Labels)>,
     /// Of each call, the indices by which the case may name it; for lines several, and a line may name several calls.
     names: Vec<Vec<usize>>,
+    /// Where each call is among them.
+    places: FxHashMap<CallId, usize>,
 }
 
 impl Played {
     /// The error says what of the case's lines cannot be read.
     pub(super) fn of(rule: &Rule, case: &Case, read: &ReadLogs<'_>) -> Result<Self, String> {
-        match &case.given {
-            Given::Events(events) => Ok(Self {
-                calls: events.clone(),
-                names: (0..events.len()).map(|index| vec![index]).collect(),
-            }),
+        let (calls, names): (Vec<_>, Vec<_>) = match &case.given {
+            Given::Events(events) => {
+                let name =
+                    |(index, event): (usize, &(Arc<Call>, Labels))| (event.clone(), vec![index]);
+                events.iter().enumerate().map(name).unzip()
+            }
             Given::Logs(logs) => {
                 let read = read(rule, logs)?;
-                let (calls, names) =
-                    read.into_iter().map(|made| ((made.call, made.labels), made.lines)).unzip();
-                Ok(Self { calls, names })
+                read.into_iter().map(|made| ((made.call, made.labels), made.lines)).unzip()
             }
+        };
+        let places = calls.iter().enumerate().map(|(place, (call, _))| (call.id, place)).collect();
+        Ok(Self { calls, names, places })
+    }
+
+    /// The same, unless it is of lines and the rule sees none of it: that it stays silent then says nothing.
+    fn tried(self, rules: &RuleSet, rule: &Rule, case: &Case) -> Result<Self, String> {
+        let is_described = matches!(case.given, Given::Events(_));
+        let sees_all = is_described || rules.asks_for_kind(rule);
+        if self.calls.iter().any(|(call, _)| sees_all || call.kind == EventKind::Call) {
+            return Ok(self);
         }
+        Err("no call comes of these lines, and so nothing is tried: empty lines, notifications, and answers without \
+             their questions tell of none"
+            .to_owned())
     }
 
     pub(super) fn calls(&self) -> Vec<Arc<Call>> {
@@ -185,37 +202,43 @@ impl Trial<'_> {
     }
 
     fn compare(&self, alerts: &[Alert]) -> Option<String> {
-        let fits = |firing: &Firing| {
-            let wanted = |alert: &&Alert| {
-                firing.group.iter().all(|(field, value)| {
-                    alert.group.iter().any(|(f, v)| **f == **field && **v == **value)
-                }) && self.is_named(alert, firing)
+        let fires = &self.case.fires;
+        let gave = || format!("gave {}", self.describe(alerts));
+        if fires.len() != alerts.len() {
+            return Some(gave() + &self.made_of_lines());
+        }
+        let named: Vec<Vec<&[usize]>> = alerts.iter().map(|alert| self.names(alert)).collect();
+        let fitting = |firing: &Firing| {
+            let is_meant = |(alert, calls): (&Alert, &Vec<&[usize]>)| {
+                firing.is_of_group(alert) && firing.names(calls)
             };
-            alerts.iter().any(|alert| wanted(&alert))
+            let alerts = alerts.iter().zip(&named).enumerate();
+            alerts.filter(|(_, shown)| is_meant(*shown)).map(|(place, _)| place).collect()
         };
-        let all = self.case.fires.iter().all(fits) && self.case.fires.len() == alerts.len();
-        (!all).then(|| format!("gave {}{}", self.describe(alerts), self.made_of_lines()))
+        let fits: Vec<Vec<usize>> = fires.iter().map(fitting).collect();
+        if is_one_to_one(&fits, alerts.len()) {
+            return None;
+        }
+        let is_short = fits.iter().all(|fitting| !fitting.is_empty());
+        let why = if is_short {
+            "; of `fires` several mean one alert, and so another is meant by none"
+        } else {
+            ""
+        };
+        Some(gave() + why + &self.made_of_lines())
     }
 
-    /// Whether the firing names all of the evidence and nothing else. Of several lines that tell of a call, one names
-    /// it.
-    fn is_named(&self, alert: &Alert, firing: &Firing) -> bool {
-        let wanted: FxHashSet<usize> = firing.evidence.iter().copied().collect();
-        let shown: Vec<&[usize]> = self
-            .indices(alert)
-            .into_iter()
-            .filter_map(|call| self.played.names.get(call).map(Vec::as_slice))
-            .collect();
-        let known: FxHashSet<usize> = shown.iter().copied().flatten().copied().collect();
-        let is_wanted = |names: &&[usize]| names.iter().any(|name| wanted.contains(name));
-        shown.iter().all(is_wanted) && wanted.is_subset(&known)
+    /// What each call of the evidence may be named by: of several lines that tell of it, by any.
+    fn names(&self, alert: &Alert) -> Vec<&[usize]> {
+        let names = |call| self.played.names.get(call).map(Vec::as_slice);
+        self.indices(alert).into_iter().filter_map(names).collect()
     }
 
     /// The evidence, as places among the case's calls.
     fn indices(&self, alert: &Alert) -> Vec<usize> {
-        let index = |id: CallId| self.played.calls.iter().position(|(call, _)| call.id == id);
+        let place = |id: CallId| self.played.places.get(&id).copied();
         let mut indices: Vec<usize> =
-            alert.evidence.iter().filter_map(|evidence| index(evidence.call.id)).collect();
+            alert.evidence.iter().filter_map(|evidence| place(evidence.call.id)).collect();
         indices.sort_unstable();
         indices
     }
@@ -251,10 +274,27 @@ impl Trial<'_> {
         if more > 0 {
             told.push(format!("and {more} more calls"));
         }
-        format!(
-            "; of the lines {}",
-            if told.is_empty() { "no call was made".to_owned() } else { told.join("; ") }
-        )
+        told.extend(self.lines_of_no_call());
+        format!("; of the lines {}", told.join("; "))
+    }
+
+    /// The lines that tell of no call, though they may show something of their log.
+    fn lines_of_no_call(&self) -> Option<String> {
+        let calls = self.played.calls.iter().zip(&self.played.names);
+        let calls = calls.filter(|((call, _), _)| call.kind == EventKind::Call);
+        let told: FxHashSet<usize> = calls.flat_map(|(_, names)| names).copied().collect();
+        let lone: Vec<String> = (0..self.case.given.count())
+            .filter(|line| !told.contains(line))
+            .map(|line| line.to_string())
+            .collect();
+        let shown = lone.get(..LINES_TOLD_MAX).unwrap_or(&lone);
+        let more = lone.len() - shown.len();
+        let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        match shown {
+            [] => None,
+            [only] => Some(format!("{only} is part of no call")),
+            several => Some(format!("{}{and_more} are part of no call", several.join(", "))),
+        }
     }
 
     /// The calls with all gaps made longer by one factor, so that the shortest match takes the
@@ -268,6 +308,10 @@ impl Trial<'_> {
             return None;
         }
         let is_composed = chain.stages.len() > 1;
+        // What closes an inner match can be near to others when its first call is far from them.
+        if !chain.inner.is_empty() && (excess == 0 || chain.order == Order::Any || !is_composed) {
+            return None;
+        }
         let span = chain.counts().map(|count| count.timespan_micros).next();
         // A count among other stages has two spans, and stretching to the one breaks the other.
         if is_composed && span.is_some() && excess == 0 {
@@ -330,7 +374,9 @@ impl Trial<'_> {
             // One call may be all that it takes.
             Kind::Chain(chain) if chain.is_same_event_allowed => true,
             Kind::Chain(chain) => {
-                chain.stages.len() == 1 && chain.counts().all(|count| count.least() == 1)
+                chain.stages.len() == 1
+                    && chain.inner.is_empty()
+                    && chain.counts().all(|count| count.least() == 1)
             }
             Kind::FirstSeen(first) => first.baseline == 0 || self.rule.group_by.len() < 2,
         };
@@ -388,27 +434,30 @@ impl Trial<'_> {
         if chain.is_same_event_allowed {
             return Vec::new();
         }
-        let is_shown = |call: &Arc<Call>, slot: usize| {
-            let name = chain.slots.get(slot).map(|slot| &slot.name);
+        let is_shown = |call: &Arc<Call>, slots: u32| {
+            let slots = chain.slots.iter().enumerate().filter(|(slot, _)| slots & (1 << slot) != 0);
+            let is_named = |name: &Text| slots.clone().any(|(_, slot)| slot.name == *name);
             let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);
-            evidence.any(|shown| shown.call.id == call.id && Some(&shown.stage) == name)
+            evidence.any(|shown| shown.call.id == call.id && is_named(&shown.stage))
         };
         // Where more calls can be too many, those that were may fire in the place of the evidence.
-        let could_be_shown = |call: &Arc<Call>, slot: usize| {
+        let could_be_shown = |call: &Arc<Call>, slots: u32| {
             let subject = Subject::new(call, &*self.labels);
-            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & (1 << slot) != 0
+            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & slots != 0
         };
         let without = |stage: &Stage| {
-            let is_limited = stage.count.as_ref().is_some_and(|count| !count.only_grows());
-            let base = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
-            let room = stage.count.as_ref().map_or(0, |count| count.least() - 1);
+            // Of what an inner match can rest on nothing stays.
+            let is_inner = stage.slots() & chain.inner_bits() != 0;
+            let count = stage.count.as_ref().filter(|_| !is_inner);
+            let is_limited = is_inner || count.is_some_and(|count| !count.only_grows());
+            let base = chain.kinds(count.map_or(stage.slots(), Count::base));
+            let room = count.map_or(0, |count| count.least() - 1);
             let mut kept = Kept { room, values: FxHashSet::default() };
             let mut calls = self.calls();
             calls.retain(|call| {
-                let is_evidence = is_shown(call, stage.slot)
-                    || is_shown(call, base)
+                let is_evidence = is_shown(call, chain.kinds(stage.slots()))
                     || is_limited && could_be_shown(call, base);
-                !is_evidence || kept.takes(stage.count.as_ref().map(|count| &count.what), call)
+                !is_evidence || kept.takes(count.map(|count| &count.what), call)
             });
             calls
         };

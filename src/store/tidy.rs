@@ -9,17 +9,18 @@ const TIDY_FROM: u64 = 50_000;
 const STEP_ROWS: u64 = 250_000;
 
 impl Store {
-    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short.
-    pub fn tidy(&mut self) -> Result<(), StoreError> {
+    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short. False
+    /// where there was too little of it.
+    pub fn tidy(&mut self) -> Result<bool, StoreError> {
         self.tidy_by(TIDY_FROM, STEP_ROWS)
     }
 
     #[cfg(test)]
-    pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<(), StoreError> {
+    pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<bool, StoreError> {
         self.tidy_by(rows_min, STEP_ROWS)
     }
 
-    pub(super) fn tidy_by(&mut self, rows_min: u64, step_rows: u64) -> Result<(), StoreError> {
+    pub(super) fn tidy_by(&mut self, rows_min: u64, step_rows: u64) -> Result<bool, StoreError> {
         let rows: u64 = self.connection.query_row(
             "select (select count(*) from call_superseded) + (select count(*) from position_log)
                 + (select greatest(count(*) - 2 * count(distinct alert_id), 0) from alert_log)
@@ -28,7 +29,7 @@ impl Store {
             |row| row.get(0),
         )?;
         if rows < rows_min {
-            return Ok(());
+            return Ok(false);
         }
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(TIDY)?;
@@ -36,7 +37,7 @@ impl Store {
         for (table, step) in EVIDENCE {
             self.tidy_evidence(table, step, step_rows)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Runs a step over all rows of a table, a stretch at a time, the newest first: what goes can give those behind it

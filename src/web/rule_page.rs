@@ -10,6 +10,7 @@ use super::rules::{CaseShown, RuleShown, RulesShown};
 use super::rules_page::{each, incidents, looks_for, share, spent};
 use super::shown::{Severity, Shown, When, count};
 use super::state::Shared;
+use crate::mask::mask_text;
 use crate::model::RuleAlerts;
 
 /// Cases that are listed; the text has them all.
@@ -80,7 +81,8 @@ fn page(
     let all = |texts: &[String]| texts.iter().map(|text| Shown::short(text, 400)).collect();
     let number = |number| Shown::new(&count(number));
     let fired = alerts.map_or(0, |alerts| alerts.alerts);
-    let mut lines = Shown::lines(&rule.text);
+    // A file may hold lines of logs as its tests.
+    let mut lines = Shown::lines(&mask_text(&rule.text));
     let lines_left = lines.len().saturating_sub(LINES_MAX);
     lines.truncate(LINES_MAX);
     RulePage {

@@ -88,13 +88,16 @@ fn a_line_that_cannot_be_read_fails_its_case_and_is_shown_inert() {
         "{\"\\u001b[31mx\":1,\"tool\":\"shred\"",
     );
     let rule = rule.replace("name: as the log says", "name: \"as \\e the log says\"");
-    fs::write(folder.join("mine.yml"), rule).unwrap();
+    let odd = folder.join("a\u{1b}[31mred.yml");
+    fs::write(&odd, rule).unwrap();
     let done = calltrail(home.path()).args(["rules", "test", text(&folder)]).output().unwrap();
     assert_eq!(done.status.code(), Some(1));
     let told = String::from_utf8(done.stdout).unwrap();
+    assert!(told.contains("[31mred "), "{told}");
     assert!(told.contains("the log says (as written): line 1 cannot be read: "), "{told}");
     assert!(!told.contains('\u{1b}'), "{told}");
 
+    fs::remove_file(odd).unwrap();
     let rule = RULE.replace("dialect: gate", "dialect: gte");
     fs::write(folder.join("mine.yml"), rule).unwrap();
     let (problems, code, _) = run(home.path(), &["rules", "check", text(&folder)]);

@@ -72,6 +72,15 @@ fn a_rule_file_is_tried_without_being_in_force() {
     assert_eq!(code, 65);
     assert!(String::from_utf8_lossy(&done.stderr).contains("any-post.yml:1:"));
     assert_eq!(kept.run(&["rules", "replay", "--rule", "no-such"]).1, 66);
+    // Files of two folders would be two rules of one name.
+    fs::write(&rule, text_of).unwrap();
+    fs::create_dir(kept.home.path().join("other")).unwrap();
+    let other = kept.home.path().join("other/any-post.yml");
+    fs::write(&other, text_of).unwrap();
+    let both = ["rules", "replay", "--rule", text(&rule), "--rule", text(&other)];
+    let (done, code) = kept.run(&both);
+    assert_eq!(code, 65);
+    assert!(String::from_utf8_lossy(&done.stderr).contains("there is another rule `any-post`"));
     let backwards =
         ["rules", "replay", "--from", "2026-11-20T08:00:02Z", "--to", "2026-11-20T08:00:01Z"];
     assert_eq!(kept.run(&backwards).1, 64);

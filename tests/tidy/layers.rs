@@ -44,7 +44,8 @@ const ARROWS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("config", &["model", "notify", "untrusted"]),
-    ("web", &["model", "store", "untrusted"]),
+    // What comes from logs is masked before it is stored; the text of a rule file is not stored.
+    ("web", &["mask", "model", "store", "untrusted"]),
     ("notify", &["model", "store", "untrusted"]),
     ("store", &["fault", "model"]),
     ("journal", &["model"]),

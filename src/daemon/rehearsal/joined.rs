@@ -5,22 +5,36 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::super::pipeline::WIDER_MAX;
 use crate::correlate::{Clocks, Correlator, Loaded, Need, Outcome, Rejoin, Scope};
 use crate::model::{Call, CallChange, CallId, Dialect, Micros, Record, RecordId, RecordKind, Text};
 
 /// How often a day's calls are joined anew, at most. Once is enough where the clocks of logs are what they are.
-const ROUNDS_MAX: usize = 8;
+pub(super) const ROUNDS_MAX: usize = 8;
 
-/// The calls that all of these records tell of.
-pub(super) fn calls(records: &[Arc<Record>], clocks: Clocks) -> Vec<CallChange> {
+/// The calls that all of these records tell of; the error says that the clocks of the logs still show themselves to be
+/// other ones after so many rounds.
+pub(super) fn calls(
+    records: &[Arc<Record>],
+    clocks: Clocks,
+    rounds_max: usize,
+) -> Result<Vec<CallChange>, String> {
     let mut correlator = Correlator::new(clocks);
     let mut calls = Calls::default();
     calls.take(correlator.apply(records, Vec::new()));
-    for _ in 0..ROUNDS_MAX {
+    let mut rounds = 0;
+    loop {
         let stale = correlator.stale_clocks(true);
         if stale.is_empty() {
-            break;
+            return Ok(calls.told());
         }
+        if rounds == rounds_max {
+            return Err(format!(
+                "how far the clocks of these logs are apart does not settle: joined {rounds} times anew, they show \
+                 others. Give fewer lines, or lines whose times are surer"
+            ));
+        }
+        rounds += 1;
         for stale in stale {
             let mut rejoin = correlator.begin_rejoin(stale);
             let shelf = Shelf::of(records, &calls, &rejoin);
@@ -35,7 +49,6 @@ pub(super) fn calls(records: &[Arc<Record>], clocks: Clocks) -> Vec<CallChange> 
             calls.take(outcome);
         }
     }
-    calls.0.into_values().map(|call| CallChange { old: None, new: Some(call) }).collect()
 }
 
 /// The calls as they stand.
@@ -49,6 +62,10 @@ impl Calls {
         }
         let new = outcome.changes.into_iter().filter_map(|change| change.new);
         self.0.extend(new.map(|call| (call.id, call)));
+    }
+
+    fn told(self) -> Vec<CallChange> {
+        self.0.into_values().map(|call| CallChange { old: None, new: Some(call) }).collect()
     }
 }
 
@@ -91,7 +108,8 @@ impl Shelf {
     /// A tool's records with all that they are joined with.
     fn load_around(&self, correlator: &Correlator, need: Need) -> Loaded {
         let mut found = self.load(need);
-        while let Some(wider) = correlator.widen(&[], &found) {
+        for _ in 0..WIDER_MAX {
+            let Some(wider) = correlator.widen(&[], &found) else { break };
             found = self.load(wider);
         }
         found

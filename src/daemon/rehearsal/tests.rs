@@ -84,6 +84,43 @@ fn a_line_that_is_no_record_of_its_dialect_is_told_with_its_number_and_nothing_i
 }
 
 #[test]
+fn a_record_of_another_dialect_behind_one_of_the_right_one_is_told_too() {
+    let gate = "{\"caller\":\"u\",\"tool\":\"t\",\"outcome\":\"ok\",\"duration_ms\":1,\"time\":1795161600}";
+    let both = gate.to_owned() + &line("server", 0, "read_file", "a", "success");
+    let told = unread(&[log("a.jsonl", Dialect::Gate, &[gate, &both])]);
+    let expected =
+        "line 1 cannot be read: this is a line of the dialect `two-sided`, and not of `gate`";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn lines_of_one_id_beyond_the_steps_of_a_call_are_another_call_and_name_it() {
+    let lines: Vec<String> =
+        (0..300).map(|second| line("client", second, "read_file", "a", "APPROVED")).collect();
+    let calls = read(&[two_sided("a.jsonl", &lines)]);
+    let named: Vec<usize> = calls.iter().flat_map(|made| made.lines.iter().copied()).collect();
+    assert_eq!(calls.iter().map(|made| made.lines.len()).collect::<Vec<_>>(), [256, 44]);
+    assert!(named.into_iter().eq(0..300));
+}
+
+#[test]
+fn clocks_that_do_not_settle_fail_the_case() {
+    let mut lines = [Vec::new(), Vec::new()];
+    for number in 0..20 {
+        let file = number.to_string();
+        lines[0].push(line("client", number * 60, "read_file", &file, "COMPLETED"));
+        lines[1].push(line("server", number * 60 + 3, "read_file", &file, "success"));
+    }
+    let logs = [two_sided("client", &lines[0]), two_sided("server", &lines[1])];
+    let mut parser = Parser::new([0; 32], Vec::new());
+    let pasted = Pasted::read(&logs, &mut parser).unwrap();
+    let made = |rounds| joined::calls(&pasted.records, Clocks::default(), rounds);
+    let told = made(0).unwrap_err();
+    assert!(told.contains("does not settle"), "{told}");
+    assert_eq!(made(joined::ROUNDS_MAX).unwrap().len(), 20);
+}
+
+#[test]
 fn a_line_with_more_records_than_a_case_may_have_is_refused() {
     let line = "{\"caller\":\"u\",\"tool\":\"t\",\"outcome\":\"ok\",\"time\":1795161600}";
     let line = line.repeat(10_001);

@@ -48,6 +48,7 @@ async fn a_rules_page_has_its_text_its_tests_and_its_words() {
     ] {
         assert!(page.body.contains(text), "{text}");
     }
+    assert!(page.body.contains("[masked]") && !page.body.contains("hunter2"));
     // A reference is told and leads nowhere.
     assert!(!page.body.contains("href=\"https://example.org"));
     let odd = site.get("/rules/mine%2F1%20%26%20more").await;
@@ -79,4 +80,18 @@ async fn refused_files_are_told_on_every_page_and_whole_on_their_own() {
     assert!(page.contains("<bdi>a.yml:3: this</bdi>") && page.contains("<bdi>b.yml:4: that</bdi>"));
     site.rules.send_replace(RulesShown::default());
     assert_eq!(site.get("/rules").await.status, StatusCode::OK);
+}
+
+#[test]
+fn what_is_built_in_is_shown_as_it_is_written() {
+    let mut files = 0;
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/rules")).unwrap() {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_some_and(|extension| extension == "yml") {
+            assert_eq!(crate::mask::mask_text(&text), text, "{}", path.display());
+            files += 1;
+        }
+    }
+    assert!(files > 10);
 }
