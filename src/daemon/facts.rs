@@ -329,13 +329,13 @@ impl Remembered {
     /// Puts back what has to do with alerts, once those that the records show are stored: former ids, mails that are
     /// still owed, and alerts that the records do not show any more, from the old database or else from the journal.
     /// Does no harm where nothing is lacking. Returns how many such alerts there are; what of the old database cannot be
-    /// read is told to `lose`, a sentence each.
+    /// read goes to `tell`, a sentence each.
     pub(super) fn settle(
         &self,
         store: &mut Store,
         rules: &RuleSet,
         old: Option<&Store>,
-        lose: impl FnMut(String),
+        tell: impl FnMut(String),
     ) -> Result<u64, StoreError> {
         let mut aliases: Vec<Alias> = self
             .aliases
@@ -348,7 +348,7 @@ impl Remembered {
         let mut known = store.alert_ids()?;
         let mut lost: Vec<(AlertRow, String)> = Vec::new();
         if let Some(old) = old {
-            let rows = old.alerts_but(&known, lose).into_iter();
+            let rows = old.alerts_but(&known, tell).into_iter();
             lost.extend(
                 rows.map(|(row, reason)| (row, reason.unwrap_or_else(|| NOT_SHOWN.to_owned()))),
             );

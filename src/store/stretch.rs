@@ -43,7 +43,7 @@ pub(super) fn each_stretch(
                 continue;
             }
             match lost.stretches.last_mut() {
-                Some(last) if last.end == part.start => last.end = part.end,
+                Some(before) if before.end == part.start => before.end = part.end,
                 _ => lost.stretches.push(part),
             }
         }

@@ -9,7 +9,8 @@ const TIDY_FROM: u64 = 50_000;
 const STEP_ROWS: u64 = 250_000;
 
 impl Store {
-    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short.
+    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short. False
+    /// where there was too little of it.
     pub fn tidy(&mut self) -> Result<bool, StoreError> {
         self.tidy_by(TIDY_FROM, STEP_ROWS)
     }

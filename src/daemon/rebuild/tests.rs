@@ -134,9 +134,23 @@ fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
              checkpoint",
         )
         .unwrap();
-    let sql = "select max(block_id) from pragma_storage_info('record_log')
-               where column_name = 'detail' and row_group_id = 1 and persistent";
-    let block: usize = connection.query_row(sql, [], |row| row.get(0)).unwrap();
+    drop(connection);
+    damage(&setup, "record_log", "detail", 1);
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert!(rebuilt.is_partial() && rebuilt.unreadable.is_none(), "{rebuilt:?}");
+    assert!((130_000..260_000).contains(&rebuilt.records_carried), "{rebuilt:?}");
+    assert_eq!(rebuilt.bytes_lost, 100 * (260_001 - rebuilt.records_carried));
+    assert_eq!(watch(&setup), rebuilt.records_carried);
+}
+
+/// Turns bits of the last block of a column of a row group.
+fn damage(setup: &Setup, table: &str, column: &str, group: u32) {
+    let connection = duckdb_of(setup);
+    let sql = format!(
+        "select max(block_id) from pragma_storage_info('{table}')
+         where column_name = '{column}' and row_group_id = {group} and persistent"
+    );
+    let block: usize = connection.query_row(&sql, [], |row| row.get(0)).unwrap();
     drop(connection);
     let mut bytes = fs::read(&setup.store.path).unwrap();
     // Three headers, then blocks of 256 KiB.
@@ -145,9 +159,67 @@ fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
         *byte ^= 0x5a;
     }
     fs::write(&setup.store.path, bytes).unwrap();
+}
+
+#[test]
+fn an_alert_whose_evidence_cannot_be_read_is_kept_without_it_and_that_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 1);
+    let connection = duckdb_of(&setup);
+    connection
+        .execute_batch(
+            "insert into alert_log select 1, unhex(md5('a')), 'a-rule', '', 'high', '[]', '[]', '', null, null,
+                 unhex(md5('c')), null, 1, '{\"text\":\"\",\"threshold\":0,\"value\":0,\"timespan\":null}', 0, null, 1;
+             insert into evidence_row_log select unhex(md5('a')), 1, i, unhex(md5('c')), '', null, null, null, null, null,
+                 1, i from range(20000) t(i);
+             insert into evidence_text_log select 1, i,
+                 md5((3 * i)::varchar) || md5((3 * i + 1)::varchar) || md5((3 * i + 2)::varchar) from range(20000) t(i);
+             checkpoint",
+        )
+        .unwrap();
+    drop(connection);
+    damage(&setup, "evidence_text_log", "evidence", 0);
     let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
-    assert!(rebuilt.is_partial() && rebuilt.unreadable.is_none(), "{rebuilt:?}");
-    assert!((130_000..260_000).contains(&rebuilt.records_carried), "{rebuilt:?}");
-    assert_eq!(rebuilt.bytes_lost, 100 * (260_001 - rebuilt.records_carried));
-    assert_eq!(watch(&setup), rebuilt.records_carried);
+    assert_eq!((rebuilt.records_read, rebuilt.alerts_kept), (1, 1), "{rebuilt:?}");
+    let told = |lost: &String| lost.starts_with("the calls that 1 alerts rest on: ");
+    assert!(rebuilt.losses.iter().any(told), "{rebuilt:?}");
+    assert_eq!(watch(&setup), 1);
+}
+
+#[test]
+fn an_older_database_with_damaged_evidence_gives_all_else() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = setup(home.path());
+    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 1);
+    fs::remove_file(home.path().join("logs/a.jsonl")).unwrap();
+    // As it was before evidence was kept in sets.
+    let connection = duckdb_of(&setup);
+    connection
+        .execute_batch(
+            "delete from migration_log where number > 2;
+             drop view alert_calls; drop view evidence_now;
+             drop table evidence_row_log; drop table evidence_text_log; drop table evidence_gone_log;
+             insert into alert_log select 1, unhex(md5('a')), 'a-rule', '', 'high', '[]', '[]', '', null, null,
+                 unhex(md5('c')), null, 1, '{\"text\":\"\",\"threshold\":0,\"value\":0,\"timespan\":null}', 0, null, 1;
+             create table evidence_log as select unhex(md5('a')) as alert_id, 1::ubigint as evidence_seq,
+                 i::uinteger as ordinal, unhex(md5('c')) as call_id,
+                 '{\"noise\":\"' || md5((3 * i)::varchar) || md5((3 * i + 1)::varchar) || md5((3 * i + 2)::varchar) || '\"}'
+                     as evidence
+             from range(20000) t(i);
+             checkpoint",
+        )
+        .unwrap();
+    drop(connection);
+    damage(&setup, "evidence_log", "evidence", 0);
+    assert!(matches!(Store::open(&setup.store), Err(StoreError::Open { .. })));
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert!(rebuilt.unreadable.is_none(), "{rebuilt:?}");
+    assert_eq!((rebuilt.records_carried, rebuilt.alerts_kept), (1, 1), "{rebuilt:?}");
+    let told =
+        |lost: &String| lost.contains("of the 20000 calls shown with alerts of the old database");
+    assert!(rebuilt.losses.iter().any(told), "{rebuilt:?}");
+    assert_eq!(watch(&setup), 1);
 }

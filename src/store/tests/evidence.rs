@@ -1,6 +1,6 @@
 use super::alerts::alert;
 use super::*;
-use crate::model::{AlertId, AlertView, Evidence, EvidenceView};
+use crate::model::{AlertView, Evidence, EvidenceView};
 
 fn shown(call: &Call) -> String {
     let evidence = Evidence { stage: "".into(), call: Arc::new(call.clone()) };
@@ -92,9 +92,8 @@ fn tidying_drops_sets_that_another_one_took_the_place_of_and_texts_that_nothing_
 }
 
 /// Rows that are void by the thousand, while no alert has more than one row of its own.
-fn with_gone(folder: &std::path::Path, memory_max: &str, rows: u32) -> Store {
-    let options = OpenOptions { memory_max: memory_max.to_owned(), ..options(folder) };
-    let mut store = Store::open(&options).unwrap();
+fn with_gone(folder: &std::path::Path, rows: u32) -> Store {
+    let mut store = open(folder);
     let call = call("1", 1, OutcomeClass::Ok);
     commit(
         &mut store,
@@ -120,12 +119,12 @@ fn counts(store: &Store) -> [u64; 3] {
 #[test]
 fn rows_that_are_gone_are_worth_a_clean_up_and_all_of_it_is_done_however_small_its_steps() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = with_gone(folder.path(), "256MB", 60_000);
+    let mut store = with_gone(folder.path(), 60_000);
     store.tidy().unwrap();
     assert_eq!(counts(&store), [2, 0, 2]);
     for (rows, step_rows) in [(30, 1), (30, 7), (300_000, 50_000)] {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = with_gone(folder.path(), "256MB", rows);
+        let mut store = with_gone(folder.path(), rows);
         store.tidy_by(0, step_rows).unwrap();
         assert_eq!(counts(&store), [2, 0, 2], "{rows} rows, {step_rows} in a step");
     }
@@ -134,8 +133,11 @@ fn rows_that_are_gone_are_worth_a_clean_up_and_all_of_it_is_done_however_small_i
 #[test]
 fn millions_of_rows_that_are_gone_go_with_little_memory() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = with_gone(folder.path(), "96MB", 2_000_000);
+    let store = with_gone(folder.path(), 2_000_000);
     store.checkpoint().unwrap();
+    drop(store);
+    let options = OpenOptions { memory_max: "40MB".to_owned(), ..options(folder.path()) };
+    let mut store = Store::open(&options).unwrap();
     store.tidy().unwrap();
     assert_eq!(counts(&store), [2, 0, 2]);
 }
