@@ -83,8 +83,8 @@ fn lag_micros(chain: &Chain) -> i64 {
     if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
 }
 
-/// A group idle for this long is let go when idle ones are next looked for, in microseconds. Twice the reach, so that a group that is
-/// new to memory is mostly known to be new to the store as well.
+/// A group idle for this long is let go when idle ones are next looked for, in microseconds. Twice the reach, so that a
+/// group that is new to memory is mostly known to be new to the store as well.
 pub(super) fn idle_micros(chain: &Chain) -> i64 {
     chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
 }
