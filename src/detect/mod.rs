@@ -37,6 +37,7 @@ mod meter;
 mod outcome;
 mod overrides;
 mod passed;
+mod possible;
 mod problem;
 mod rule;
 mod seen;
@@ -77,6 +78,7 @@ mod scenarios;
 
 pub use about::CaseTold;
 pub use compile::stem as rule_name;
+pub use doubts::{Doubted, Effort};
 pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;
