@@ -144,7 +144,7 @@ impl Effort {
     const fn work_max(self) -> usize {
         match self {
             Self::Load => 2_000_000,
-            Self::Check => 200_000_000,
+            Self::Check => 50_000_000,
         }
     }
 }
