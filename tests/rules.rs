@@ -2,6 +2,7 @@
 
 mod explain;
 mod lines;
+mod one_group;
 mod overrides;
 mod reload;
 mod replay;

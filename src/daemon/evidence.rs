@@ -6,9 +6,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::intake::Intake;
 use crate::mask::mask_line;
-use crate::model::{Call, RecordId, Step, Witness, WitnessLine};
+use crate::model::{AlertId, Call, RecordId, Step, Witness, WitnessLine};
 
-pub(super) use kept::Kept;
+pub(super) use kept::{Kept, Plan};
 
 /// Text of lines that are remembered, so that several alerts on one call do not read them again.
 const BYTES_MAX: usize = 64 << 20;
@@ -34,8 +34,8 @@ impl Paths {
 pub(super) struct Lines {
     known: FxHashMap<RecordId, WitnessLine>,
     bytes: usize,
-    /// Those among them that no file holds and that may be stored already.
-    lacking: FxHashSet<RecordId>,
+    /// Alerts whose stored lines are among them.
+    asked: FxHashSet<AlertId>,
     /// Lines that an older database kept, of files that are gone.
     kept: FxHashMap<RecordId, String>,
 }
@@ -46,16 +46,20 @@ impl Lines {
         self.kept = lines;
     }
 
+    /// Whether what is remembered is much.
+    pub(super) fn are_many(&self) -> bool {
+        self.bytes > BYTES_MAX
+    }
+
     /// Forgets what is remembered, if it is much. Not to be asked between [`Lines::look`] and [`Lines::of`].
     pub(super) fn make_room(&mut self) {
-        self.lacking.clear();
-        if self.bytes > BYTES_MAX {
+        if self.are_many() {
             (self.known, self.bytes) = (FxHashMap::default(), 0);
+            self.asked.clear();
         }
     }
 
-    /// Looks for the lines of a call in their files. False where one is not there that was not looked for before: it
-    /// may be stored already.
+    /// Looks for the lines of a call in their files. False where one is not there: it may be stored with an alert.
     pub(super) fn look(&mut self, call: &Call, paths: &Paths, intake: &mut Intake) -> bool {
         let mut is_found = true;
         for (witness, step) in steps(call) {
@@ -70,12 +74,7 @@ impl Lines {
                 .map(|bytes| mask_line(bytes.trim_ascii_end()))
                 .or_else(|| self.kept.get(&step.record).cloned());
             let (record, length) = (step.record, step.length);
-            if text.is_some() {
-                self.lacking.remove(&record);
-            } else if is_new {
-                self.lacking.insert(record);
-            }
-            is_found &= !self.lacking.contains(&record);
+            is_found &= text.is_some();
             if text.is_some() || is_new {
                 self.remember(WitnessLine { witness, file, record, length, text });
             }
@@ -83,11 +82,18 @@ impl Lines {
         is_found
     }
 
-    /// Takes over what is stored of lines that no file holds.
+    /// Those of some alerts whose stored lines were not asked for yet; from now on they are.
+    pub(super) fn not_asked<'a>(
+        &mut self,
+        alerts: &'a [AlertId],
+    ) -> impl Iterator<Item = AlertId> + use<'_, 'a> {
+        alerts.iter().copied().filter(|alert| self.asked.insert(*alert))
+    }
+
+    /// Takes over all lines that are stored with alerts: what files hold today they may not hold tomorrow.
     pub(super) fn recall(&mut self, stored: Vec<WitnessLine>) {
-        for line in stored {
-            let known = self.known.get(&line.record).is_some_and(|line| line.text.is_some());
-            if !known && self.lacking.contains(&line.record) {
+        for line in stored.into_iter().filter(|line| line.text.is_some()) {
+            if !self.known.get(&line.record).is_some_and(|line| line.text.is_some()) {
                 self.remember(line);
             }
         }

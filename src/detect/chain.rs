@@ -1,6 +1,7 @@
 //! Where chains of calls close, and which calls lie on them. Pure functions of a group's calls in
 //! order.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::model::{Call, CallId, Micros, RecordId, Text};
 
 use super::distinct::Fillers;
-use super::stages::{Chain, Order};
+use super::stages::{Chain, Inner, Order};
 use super::tally::Tally;
 
 /// A call that can fill a stage of a rule, in one of the rule's groups.
@@ -211,7 +212,10 @@ const SHORTEST_OF_MAX: usize = 200;
 /// ends at each can start.
 pub(super) struct Chains<'a> {
     chain: &'a Chain,
-    events: &'a [Event],
+    /// With the slots that they fill as what closes an inner correlation.
+    events: Cow<'a, [Event]>,
+    /// The matches of the inner correlations, in the order of the chain's.
+    inner: Vec<Chains<'a>>,
     /// The stages that each event fills, as bits.
     fills: Vec<u32>,
     /// For event `e` and stage `s` of an ordered rule, at `e * stages + s`: the latest start of a
@@ -221,48 +225,88 @@ pub(super) struct Chains<'a> {
     pub(super) matches: Vec<usize>,
 }
 
+/// What matches rest on, without what inner matches rest on.
+struct Rests {
+    /// Events in order, each with the slots that it can be shown in, as bits: also those of the inner matches that it
+    /// closes.
+    shown: Vec<(usize, u32)>,
+    /// By inner correlation, the events that close the matches which are rested on, in order.
+    closings: Vec<Vec<usize>>,
+}
+
 impl<'a> Chains<'a> {
     /// Finds all matches that close at `floor` or later. `events` are in order and reach back a
     /// lookback before the floor.
     pub(super) fn find(chain: &'a Chain, events: &'a [Event], floor: Micros) -> Self {
-        let (fills, starts, matches) = (Vec::new(), Vec::new(), Vec::new());
-        let mut found = Self { chain, events, fills, starts, matches };
+        let mut found = Self::new(chain, events);
         if chain.can_match(&events.iter()) {
-            found.fill();
-            match chain.order {
-                Order::Any => found.gather(floor),
-                Order::Sequence | Order::Session { .. } => found.follow(floor),
-            }
+            found.look(events, floor);
         }
         found
     }
 
-    /// Finds the stages that each event fills: those it fits, and those whose count fits with it.
-    fn fill(&mut self) {
-        let stages = &self.chain.stages;
-        let mut tallies: Vec<Option<Tally<'a>>> = stages
-            .iter()
-            .map(|stage| Some(Tally::new(stage.count.as_ref()?, stage.slot).within(self.chain)))
-            .collect();
-        self.fills.reserve_exact(self.events.len());
-        for event in self.events {
-            let mut fills = 0;
-            for (index, (stage, tally)) in stages.iter().zip(&mut tallies).enumerate() {
-                let is_filled = match tally {
-                    None => event.stages() & (1 << stage.slot) != 0,
-                    Some(tally) => tally.take(event),
-                };
-                fills |= u32::from(is_filled) << index;
-            }
-            self.fills.push(fills);
+    /// All matches, and those of inner correlations also where the chain itself plainly has none.
+    pub(super) fn find_inside(chain: &'a Chain, events: &'a [Event]) -> Self {
+        let mut found = Self::new(chain, events);
+        found.look(events, NEVER);
+        found
+    }
+
+    const fn new(chain: &'a Chain, events: &'a [Event]) -> Self {
+        Self {
+            chain,
+            events: Cow::Borrowed(events),
+            inner: Vec::new(),
+            fills: Vec::new(),
+            starts: Vec::new(),
+            matches: Vec::new(),
         }
+    }
+
+    fn look(&mut self, events: &'a [Event], floor: Micros) {
+        if !self.chain.inner.is_empty() {
+            self.close_inner(events);
+        }
+        self.fills = fills_of(self.chain, &self.events);
+        match self.chain.order {
+            Order::Any => self.gather(floor),
+            Order::Sequence | Order::Session { .. } => self.follow(floor),
+        }
+    }
+
+    /// The events, with the slots that they fill as what closes an inner correlation.
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The inner correlations with their matches.
+    pub(super) fn inner(&self) -> impl Iterator<Item = (&'a Inner, &Self)> {
+        self.chain.inner.iter().zip(&self.inner)
+    }
+
+    /// Finds what closes inner correlations. What an event near the first one closes may be missing or too much: no
+    /// match that closes at the floor or later reaches that far back.
+    fn close_inner(&mut self, events: &'a [Event]) {
+        let find = |inner: &'a Inner| Chains::find(&inner.chain, events, NEVER);
+        self.inner = self.chain.inner.iter().map(find).collect();
+        let kinds = !self.chain.inner_bits();
+        let mut closing: Vec<Event> =
+            events.iter().map(|event| event.with_stages(event.stages() & kinds)).collect();
+        for (inner, found) in self.chain.inner.iter().zip(&self.inner) {
+            for index in &found.matches {
+                let event = &mut closing[*index];
+                *event = event.with_stages(event.stages() | 1 << inner.slot);
+            }
+        }
+        self.events = Cow::Owned(closing);
     }
 
     /// Stages one after another.
     fn follow(&mut self, floor: Micros) {
         let mut course = Course::new(self.chain);
         self.starts.reserve_exact(self.events.len() * self.chain.stages.len());
-        for (index, (event, fills)) in self.events.iter().zip(&self.fills).enumerate() {
+        let events: &[Event] = &self.events;
+        for (index, (event, fills)) in events.iter().zip(&self.fills).enumerate() {
             if course.take(self.chain, event.at(), *fills) && event.at() >= floor {
                 self.matches.push(index);
             }
@@ -274,14 +318,15 @@ impl<'a> Chains<'a> {
     fn gather(&mut self, floor: Micros) {
         let mut window: VecDeque<usize> = VecDeque::new();
         let mut fillers = Fillers::default();
-        for (index, event) in self.events.iter().enumerate() {
+        let events: &[Event] = &self.events;
+        for (index, event) in events.iter().enumerate() {
             if self.fills[index] == 0 {
                 continue;
             }
             window.push_back(index);
             fillers.add(self.fills[index]);
             while let Some(first) = window.front().copied()
-                && event.at().since(self.events[first].at()) > self.chain.timespan_micros
+                && event.at().since(events[first].at()) > self.chain.timespan_micros
             {
                 window.pop_front();
                 fillers.remove(self.fills[first]);
@@ -304,10 +349,42 @@ impl<'a> Chains<'a> {
     }
 
     /// The events that these matches rest on, in order, each with the first slot it is shown in: all
-    /// on any valid chain, and all that are counted for one. One pass, latest first.
+    /// on any valid chain, and all that are counted for one; of what closes an inner match, all that this rests on.
     pub(super) fn evidence(&self, matches: &[usize]) -> Vec<(usize, u8)> {
+        self.shown(self.rests(matches))
+    }
+
+    /// The same of one match, and what it has of what the rule asks for.
+    pub(super) fn first_evidence(&self, closing: usize) -> (Vec<(usize, u8)>, u64) {
+        let rests = self.rests(&[closing]);
+        let event = |(index, slots): &(usize, u32)| Some((self.events.get(*index)?, *slots));
+        let value = self.chain.value(&rests.shown.iter().filter_map(event).collect::<Vec<_>>());
+        (self.shown(rests), value)
+    }
+
+    fn shown(&self, Rests { shown, closings }: Rests) -> Vec<(usize, u8)> {
+        let kinds = !self.chain.inner_bits();
+        let first = |(index, slots): (usize, u32)| {
+            let slot = (slots & kinds).trailing_zeros();
+            let slot = u8::try_from(slot).ok().filter(|_| slots & kinds != 0);
+            slot.map(|slot| (index, slot))
+        };
+        let mut evidence: Vec<(usize, u8)> = shown.into_iter().filter_map(first).collect();
+        for (inner, closings) in self.inner.iter().zip(closings) {
+            evidence.extend(inner.evidence(&closings));
+        }
+        if !self.inner.is_empty() {
+            evidence.sort_unstable();
+            evidence.dedup_by_key(|(index, _)| *index);
+        }
+        evidence
+    }
+
+    /// One pass, latest first.
+    fn rests(&self, matches: &[usize]) -> Rests {
+        let mut rests = Rests { shown: Vec::new(), closings: vec![Vec::new(); self.inner.len()] };
         let (Some(&first), Some(&last)) = (matches.first(), matches.last()) else {
-            return Vec::new();
+            return rests;
         };
         let oldest = self.events[first].at().minus(self.chain.lookback_micros());
         let width = self.chain.stages.len();
@@ -316,7 +393,6 @@ impl<'a> Chains<'a> {
         let mut closed_at = NO_END;
         let mut counted_from = vec![NO_END; width];
         let mut after = None;
-        let mut out = Vec::new();
         for index in (0..=last).rev() {
             let event = &self.events[index];
             if event.at() < oldest {
@@ -339,36 +415,40 @@ impl<'a> Chains<'a> {
                     self.on_chain(index, is_closing, &mut ends)
                 }
             };
-            if let Some(slot) = self.shown_in(event, filled, &mut counted_from) {
-                out.push((index, slot));
+            let slots = self.shown_in(event, filled, &mut counted_from);
+            if slots == 0 {
+                continue;
             }
+            for (inner, closings) in self.chain.inner.iter().zip(&mut rests.closings) {
+                if slots & (1 << inner.slot) != 0 {
+                    closings.push(index);
+                }
+            }
+            rests.shown.push((index, slots));
         }
-        out.reverse();
-        out
+        rests.shown.reverse();
+        rests.closings.iter_mut().for_each(|closings| closings.reverse());
+        rests
     }
 
-    /// The first slot that an event is shown in, given the stages it fills in a match. Every call in
+    /// The slots that an event is shown in, as bits, given the stages it fills in a match. Every call in
     /// the window of a count that a match rests on belongs to the match; `counted_from` holds the
     /// earliest end of such a window, per stage.
-    fn shown_in(&self, event: &Event, filled: u32, counted_from: &mut [Micros]) -> Option<u8> {
-        let mut first = None;
+    fn shown_in(&self, event: &Event, filled: u32, counted_from: &mut [Micros]) -> u32 {
+        let mut slots = 0;
         for (index, (stage, from)) in self.chain.stages.iter().zip(counted_from).enumerate() {
             let is_filled = filled & (1 << index) != 0;
-            let shown = match &stage.count {
-                None => is_filled.then_some(stage.slot),
+            slots |= match &stage.count {
+                None => u32::from(is_filled) << stage.slot,
                 Some(count) => {
                     *from = if is_filled { event.at() } else { *from };
                     let is_near =
                         *from != NO_END && from.since(event.at()) <= count.timespan_micros;
-                    count.shown_in(event, stage.slot).filter(|_| is_near)
+                    if is_near { count.shown_in(event) } else { 0 }
                 }
             };
-            first = match (first, shown) {
-                (Some(first), Some(shown)) => Some(usize::min(first, shown)),
-                (first, shown) => first.or(shown),
-            };
         }
-        first.and_then(|slot| u8::try_from(slot).ok())
+        slots
     }
 
     /// The stages that the event fills on valid chains, as bits. `ends` holds, per stage, the
@@ -426,4 +506,26 @@ impl<'a> Chains<'a> {
         };
         self.matches.iter().take(SHORTEST_OF_MAX).filter_map(span).min()
     }
+}
+
+/// Which stages each event fills: those it fits, and those whose count fits with it.
+fn fills_of(chain: &Chain, events: &[Event]) -> Vec<u32> {
+    let mut tallies: Vec<Option<Tally<'_>>> = chain
+        .stages
+        .iter()
+        .map(|stage| Some(Tally::new(stage.count.as_ref()?).within(chain)))
+        .collect();
+    let mut all = Vec::with_capacity(events.len());
+    for event in events {
+        let mut fills = 0;
+        for (index, (stage, tally)) in chain.stages.iter().zip(&mut tallies).enumerate() {
+            let is_filled = match tally {
+                None => event.stages() & (1 << stage.slot) != 0,
+                Some(tally) => tally.take(event),
+            };
+            fills |= u32::from(is_filled) << index;
+        }
+        all.push(fills);
+    }
+    all
 }

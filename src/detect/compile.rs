@@ -6,14 +6,15 @@ use crate::model::{Micros, Text};
 
 use super::allowance::Allowance;
 use super::cases;
-use super::correlation::{Correlates, Correlation, Counts, GroupBy, STAGES_MAX};
+use super::correlation::{Correlates, Correlation, Counts, STAGES_MAX};
 use super::document::{Body, Document};
 use super::field::{GroupField, did_you_mean};
+use super::group_by::{GroupBy, check_aliases, fields};
 use super::limits::STATE_SATURATED;
 use super::matcher::{Expr, Item};
 use super::problem::{Problems, RuleProblem};
 use super::rule::{FirstSeen, Grouping, Kind, Rule, RuleSet};
-use super::stages::{Chain, Order, SLOTS_MAX, Slot, Stage};
+use super::stages::{Chain, Inner, Order, SLOTS_MAX, Slot, Stage};
 use super::tally::{Count, Counted};
 use super::yaml::{self, Mark};
 
@@ -22,6 +23,9 @@ const SESSION_GAP_MICROS: i64 = 30 * Micros::MINUTE;
 
 /// The longest that a taint lasts: what a group remembers is bounded.
 const TAINT_MICROS: i64 = 24 * Micros::HOUR;
+
+/// The most correlations that can be inside one another.
+const DEPTH_MAX: usize = 3;
 
 /// Single events at most this far apart are one episode.
 const SINGLE_QUIET_MICROS: i64 = 10 * Micros::MINUTE;
@@ -118,6 +122,11 @@ fn file(
         problems.push(Mark::START, message);
     }
     helpers_are_plain(&documents, main, problems);
+    for document in &documents {
+        if let Body::Correlation(correlation) = &document.body {
+            check_aliases(&correlation.group_by, &correlation.rules, &documents, problems);
+        }
+    }
     let name = stem(file);
     let (kind, groupings) = kind(name, main, &documents, detections, problems)?;
     let mut rule = Rule {
@@ -134,6 +143,10 @@ fn file(
         file: file.to_owned(),
         mark: main.mark,
         group_by: names(main),
+        is_grouped: match &main.body {
+            Body::Detection { .. } => true,
+            Body::Correlation(correlation) => correlation.is_grouped,
+        },
         type_word: type_word(main),
         stage_names: stage_names(main, &documents),
         groupings,
@@ -256,11 +269,6 @@ fn names(main: &Document) -> Vec<Text> {
     group_by.iter().map(|group_by| group_by.name().into()).collect()
 }
 
-/// The fields to group the calls of one rule by.
-fn fields(group_by: &[GroupBy], rule: &str) -> Vec<GroupField> {
-    group_by.iter().filter_map(|group_by| group_by.field(rule)).collect()
-}
-
 /// Every call that fits.
 fn single(slot: Slot) -> Kind {
     Kind::Chain(Chain {
@@ -270,6 +278,7 @@ fn single(slot: Slot) -> Kind {
         is_same_event_allowed: false,
         timespan_micros: 0,
         quiet_micros: SINGLE_QUIET_MICROS,
+        inner: Vec::new(),
     })
 }
 
@@ -289,7 +298,7 @@ fn kind(
         Body::Detection { expr, group_by } => {
             let (detection, mark) = (detections.add(expr), main.mark);
             let slot = Slot { name: name.into(), detection, mark, is_excepted: false };
-            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name));
+            let group_by = group_by.as_ref().map(|group_by| fields(group_by, name, documents));
             return Some((
                 single(slot),
                 every(group_by.unwrap_or_else(|| vec![GroupField::Actor])),
@@ -297,36 +306,25 @@ fn kind(
         }
         Body::Correlation(correlation) => correlation,
     };
-    let mut linker =
-        Linker { documents, detections, problems, slots: Vec::new(), groupings: Vec::new() };
-    let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
-        Correlates::FirstSeen { baseline, learning } => {
-            linker.counted(correlation)?;
-            let slot = linker.slots.pop()?;
-            let first = FirstSeen { slot, baseline: *baseline, learning_micros: *learning };
-            return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, ""))));
-        }
-        Correlates::Count { timespan, .. } => {
-            (vec![linker.counted(correlation)?], Order::Sequence, 0, *timespan)
-        }
-        Correlates::Absence => {
-            (vec![linker.unwitnessed(correlation)?], Order::Sequence, 0, SINGLE_QUIET_MICROS)
-        }
-        Correlates::TemporalOrdered { timespan } => {
-            (linker.stages(main, correlation)?, Order::Sequence, *timespan, *timespan)
-        }
-        Correlates::Temporal { timespan } => {
-            (linker.stages(main, correlation)?, Order::Any, *timespan, *timespan)
-        }
-        Correlates::Taint => {
-            let order = Order::Session { gap_micros: SESSION_GAP_MICROS };
-            (linker.stages(main, correlation)?, order, TAINT_MICROS, SESSION_GAP_MICROS)
-        }
+    let mut linker = Linker {
+        documents,
+        detections,
+        problems,
+        slots: Vec::new(),
+        groupings: Vec::new(),
+        inner: Vec::new(),
+        inner_count: 0,
+        depth: 1,
     };
+    if let Correlates::FirstSeen { baseline, learning } = &correlation.what {
+        linker.counted(correlation)?;
+        let slot = linker.slots.pop()?;
+        let first = FirstSeen { slot, baseline: *baseline, learning_micros: *learning };
+        return Some((Kind::FirstSeen(first), every(fields(&correlation.group_by, "", documents))));
+    }
+    let mut chain = linker.chain(main, correlation)?;
     let Linker { slots, groupings, .. } = linker;
-    let is_same_event_allowed = correlation.is_same_event_allowed;
-    let chain =
-        Chain { slots, stages, order, is_same_event_allowed, timespan_micros, quiet_micros };
+    chain.slots = slots;
     let groupings = match <[Grouping; 1]>::try_from(groupings) {
         // Without aliases every call is grouped alike, also one that fills nothing.
         Ok([only]) => every(only.fields),
@@ -342,6 +340,12 @@ struct Linker<'a, 'p, 'f> {
     problems: &'p mut Problems<'f>,
     slots: Vec<Slot>,
     groupings: Vec<Grouping>,
+    /// Of the correlation in hand.
+    inner: Vec<Inner>,
+    /// Of the whole rule.
+    inner_count: usize,
+    /// How many correlations deep it is.
+    depth: usize,
 }
 
 impl<'a> Linker<'a, '_, '_> {
@@ -360,16 +364,15 @@ impl<'a> Linker<'a, '_, '_> {
     fn slot(&mut self, mark: Mark, reference: &str, group_by: Vec<GroupField>) -> Option<usize> {
         let document = self.find(mark, reference)?;
         let Body::Detection { expr, .. } = &document.body else {
-            let message = "a correlation of a correlation is not supported here";
+            let message = format!(
+                "`{reference}` is a correlation, and this type looks at detections alone; event_count, value_count, \
+                 temporal and temporal_ordered can rest on correlations"
+            );
             self.problems.push(mark, message);
             return None;
         };
         let index = self.slots.len();
-        if index >= SLOTS_MAX {
-            let message = format!("the rule looks for more than {SLOTS_MAX} kinds of calls");
-            self.problems.push(mark, message);
-            return None;
-        }
+        self.room(mark)?;
         let name = document.name.as_deref().unwrap_or(reference);
         let detection = self.detections.add(expr);
         let (name, mark) = (Text::from(name), document.mark);
@@ -381,24 +384,125 @@ impl<'a> Linker<'a, '_, '_> {
         Some(index)
     }
 
-    /// The stage of a correlation that looks at one detection, or at two for a ratio.
+    /// Whether there is a slot left.
+    fn room(&mut self, mark: Mark) -> Option<()> {
+        if self.slots.len() + self.inner_count < SLOTS_MAX {
+            return Some(());
+        }
+        let message = format!("the rule looks for more than {SLOTS_MAX} kinds of calls");
+        self.problems.push(mark, message);
+        None
+    }
+
+    /// Adds the slot of a detection, or that of the calls which close a match of another correlation.
+    fn part(&mut self, mark: Mark, reference: &str, own: Vec<GroupField>) -> Option<usize> {
+        let document = self.find(mark, reference)?;
+        let Body::Correlation(correlation) = &document.body else {
+            return self.slot(mark, reference, own);
+        };
+        self.is_alike(mark, correlation, &own)?;
+        let can_be = matches!(
+            correlation.what,
+            Correlates::Count { .. }
+                | Correlates::Temporal { .. }
+                | Correlates::TemporalOrdered { .. }
+        );
+        if !can_be {
+            let message = format!(
+                "`{reference}` is no event_count, value_count, ratio, temporal or temporal_ordered, which are the \
+                 correlations that others can rest on; name its detections as stages instead"
+            );
+            self.problems.push(mark, message);
+            return None;
+        }
+        let outer = std::mem::take(&mut self.inner);
+        self.depth += 1;
+        let chain = self.chain(document, correlation);
+        self.depth -= 1;
+        self.inner = outer;
+        let chain = chain?;
+        self.room(mark)?;
+        self.inner_count += 1;
+        let slot = SLOTS_MAX - self.inner_count;
+        let name = Text::from(document.name.as_deref().unwrap_or(reference));
+        let stage_names = stage_names(document, self.documents);
+        self.inner.push(Inner { name, slot, stage_names, chain });
+        Some(slot)
+    }
+
+    /// Whether a correlation groups calls as the one does that it is a part of, and is not too far inside.
+    fn is_alike(&mut self, mark: Mark, inner: &Correlation, own: &[GroupField]) -> Option<()> {
+        if self.depth >= DEPTH_MAX {
+            let message = format!(
+                "correlations are inside one another more than {DEPTH_MAX} deep, or in a circle; join stages into one \
+                 sequence"
+            );
+            self.problems.push(mark, message);
+            return None;
+        }
+        let agree = |rule: &String| fields(&inner.group_by, rule, self.documents) == own;
+        if !inner.rules.iter().all(|(_, rule)| agree(rule)) {
+            let message = "this stage has another `group-by` than the rule it is in";
+            self.problems.push(mark, message);
+        }
+        Some(())
+    }
+
+    /// What a correlation looks for, without the slots.
+    fn chain(&mut self, document: &Document, correlation: &Correlation) -> Option<Chain> {
+        let (stages, order, timespan_micros, quiet_micros) = match &correlation.what {
+            Correlates::FirstSeen { .. } => return None,
+            Correlates::Count { timespan, .. } => {
+                (vec![self.counted(correlation)?], Order::Sequence, 0, *timespan)
+            }
+            Correlates::Absence => {
+                (vec![self.unwitnessed(correlation)?], Order::Sequence, 0, SINGLE_QUIET_MICROS)
+            }
+            Correlates::TemporalOrdered { timespan } => {
+                (self.stages(document, correlation)?, Order::Sequence, *timespan, *timespan)
+            }
+            Correlates::Temporal { timespan } => {
+                (self.stages(document, correlation)?, Order::Any, *timespan, *timespan)
+            }
+            Correlates::Taint => {
+                let order = Order::Session { gap_micros: SESSION_GAP_MICROS };
+                (self.stages(document, correlation)?, order, TAINT_MICROS, SESSION_GAP_MICROS)
+            }
+        };
+        Some(Chain {
+            slots: Vec::new(),
+            stages,
+            order,
+            is_same_event_allowed: correlation.is_same_event_allowed,
+            timespan_micros,
+            quiet_micros,
+            inner: std::mem::take(&mut self.inner),
+        })
+    }
+
+    /// The stage of a correlation that looks at the calls of one detection, counts those of one or several, or compares
+    /// those of two.
     fn counted(&mut self, correlation: &Correlation) -> Option<Stage> {
         let (what, timespan) = match &correlation.what {
             Correlates::Count { what, timespan } => (Some(what), *timespan),
             _ => (None, 0),
         };
-        let wanted = if matches!(what, Some(Counts::Share { .. })) { 2 } else { 1 };
-        if let Some((mark, _)) = correlation.rules.get(wanted) {
+        if let (None, Some((mark, _))) = (what, correlation.rules.get(1)) {
             let message = "this type takes one rule; join several in one condition with `or`";
             self.problems.push(*mark, message);
             return None;
         }
-        let mut slots = Vec::new();
+        let mut own = Vec::new();
+        let is_count = matches!(what, Some(Counts::Events(..) | Counts::Values { .. }));
         for (mark, reference) in &correlation.rules {
-            let fields = fields(&correlation.group_by, reference);
-            slots.push(self.slot(*mark, reference, fields)?);
+            let fields = fields(&correlation.group_by, reference, self.documents);
+            own.push(if is_count {
+                self.part(*mark, reference, fields)?
+            } else {
+                self.slot(*mark, reference, fields)?
+            });
         }
-        let (slot, per) = (*slots.first()?, slots.last().copied());
+        let (slot, per) = (*own.first()?, own.last().copied());
         let counted = match what {
             None => return Some(Stage { slot, count: None }),
             Some(Counts::Events(bounds, min)) => Counted::Events(bounds.clone(), *min),
@@ -409,7 +513,12 @@ impl<'a> Linker<'a, '_, '_> {
                 Counted::Share { per: per?, bounds: bounds.clone(), minimum: *minimum }
             }
         };
-        Some(Stage { slot, count: Some(Count { timespan_micros: timespan, what: counted }) })
+        let slots = match counted {
+            Counted::Share { .. } => 1 << slot,
+            _ => own.iter().fold(0, |bits, slot| bits | 1 << slot),
+        };
+        let count = Count { timespan_micros: timespan, slots, what: counted };
+        Some(Stage { slot, count: Some(count) })
     }
 
     /// The stage of the calls of one detection that a witness should tell of and does not.
@@ -421,33 +530,27 @@ impl<'a> Linker<'a, '_, '_> {
     }
 
     /// The stages of a correlation of several rules.
-    fn stages(&mut self, main: &Document, correlation: &Correlation) -> Option<Vec<Stage>> {
+    fn stages(&mut self, of: &Document, correlation: &Correlation) -> Option<Vec<Stage>> {
         if !(2..=STAGES_MAX).contains(&correlation.rules.len()) {
             let message = format!("this type takes 2 to {STAGES_MAX} rules");
-            self.problems.push(main.mark, message);
+            self.problems.push(of.mark, message);
             return None;
         }
         let is_taint = matches!(correlation.what, Correlates::Taint);
         let mut stages = Vec::new();
         for (mark, reference) in &correlation.rules {
-            let own = fields(&correlation.group_by, reference);
+            let own = fields(&correlation.group_by, reference, self.documents);
             let document = self.find(*mark, reference)?;
             let stage = match &document.body {
-                Body::Correlation(inner) if !is_taint => {
-                    if !matches!(inner.what, Correlates::Count { .. }) {
-                        let message = "a stage is a detection or a count: event_count, value_count \
-                                       or ratio";
-                        self.problems.push(*mark, message);
-                        return None;
-                    }
-                    let agree = |rule: &String| fields(&inner.group_by, rule) == own;
-                    if !inner.rules.iter().all(|(_, rule)| agree(rule)) {
-                        let message = "this stage has another `group-by` than the rule it is in";
-                        self.problems.push(*mark, message);
-                    }
-                    self.counted(inner)?
+                _ if is_taint => Stage { slot: self.slot(*mark, reference, own)?, count: None },
+                Body::Correlation(inner) if matches!(inner.what, Correlates::Count { .. }) => {
+                    self.is_alike(*mark, inner, &own)?;
+                    self.depth += 1;
+                    let counted = self.counted(inner);
+                    self.depth -= 1;
+                    counted?
                 }
-                _ => Stage { slot: self.slot(*mark, reference, own)?, count: None },
+                _ => Stage { slot: self.part(*mark, reference, own)?, count: None },
             };
             stages.push(stage);
         }

@@ -1,8 +1,8 @@
 //! The `correlation:` block: Sigma's counts and sequences, and our first-seen, ratio and taint rules.
 
 use super::bounds::Bounds;
-use super::document::{group_by, texts_of};
-use super::field::{GroupField, ValueField, did_you_mean};
+use super::field::{ValueField, did_you_mean};
+use super::group_by::{self, GroupBy};
 use super::problem::Problems;
 use super::yaml::{Entry, Mark, Node, Value, entry};
 
@@ -11,39 +11,13 @@ pub(super) struct Correlation {
     /// Names or ids of other documents, each with its place. Of a ratio: the counted ones, then all;
     /// of a taint: source, what it touches, sink.
     pub(super) rules: Vec<(Mark, String)>,
+    /// What the calls are grouped by; of nothing, all of them are one group.
     pub(super) group_by: Vec<GroupBy>,
+    /// The file says what they are grouped by, if only that it is nothing.
+    pub(super) is_grouped: bool,
     pub(super) what: Correlates,
     /// One call may fill several stages.
     pub(super) is_same_event_allowed: bool,
-}
-
-/// One of the values that name a group.
-pub(super) enum GroupBy {
-    Field(GroupField),
-    /// A name for fields that differ from rule to rule.
-    Alias {
-        name: String,
-        fields: Vec<(String, GroupField)>,
-    },
-}
-
-impl GroupBy {
-    pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Field(field) => field.as_str(),
-            Self::Alias { name, .. } => name,
-        }
-    }
-
-    /// The field for the calls of one rule.
-    pub(super) fn field(&self, rule: &str) -> Option<GroupField> {
-        match self {
-            Self::Field(field) => Some(*field),
-            Self::Alias { fields, .. } => {
-                fields.iter().find(|(named, _)| named == rule).map(|(_, field)| *field)
-            }
-        }
-    }
 }
 
 /// What a correlation looks for. Spans are microseconds.
@@ -79,9 +53,6 @@ const TIMESPAN_MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 /// The most stages of a sequence.
 pub(super) const STAGES_MAX: usize = 16;
-
-/// The most aliases of a correlation: there are no more fields to group by.
-const ALIASES_MAX: usize = 8;
 
 /// The most calls a rule can count, and the most first values that can be home.
 pub(super) const COUNT_MAX: u64 = 100_000;
@@ -149,17 +120,7 @@ impl Correlation {
             "taint" => named(found.mark, entries, &["source", "sink"], &["touches"], problems),
             _ => references(found.mark, entries, problems),
         };
-        let fields = if word == "first_seen" { "fields" } else { "group-by" };
-        let group_by = if let Some(found) = entry(entries, fields) {
-            let aliases = entry(entries, "aliases").map_or(Vec::new(), |aliases| {
-                read_aliases(aliases, &texts_of(found), rules.as_deref(), problems)
-            });
-            group_by(found, aliases, problems)
-        } else {
-            let message = format!("`{fields}` is missing, such as `{fields}: [actor]`");
-            problems.push(found.mark, message);
-            Vec::new()
-        };
+        let grouped = read_group_by(word, found.mark, entries, problems);
         let what = match word {
             "first_seen" => Some(Correlates::FirstSeen {
                 baseline: baseline(entries, problems),
@@ -178,7 +139,37 @@ impl Correlation {
             }
         };
         let is_same_event_allowed = same_event(entries, problems);
-        Some(Self { rules: rules?, group_by, what: what?, is_same_event_allowed })
+        let is_grouped = grouped.is_some();
+        let group_by = grouped.unwrap_or_default();
+        Some(Self { rules: rules?, group_by, is_grouped, what: what?, is_same_event_allowed })
+    }
+}
+
+/// The fields to group by; none where the file does not say and need not.
+fn read_group_by(
+    word: &str,
+    mark: Mark,
+    entries: &[Entry],
+    problems: &mut Problems<'_>,
+) -> Option<Vec<GroupBy>> {
+    let key = if word == "first_seen" { "fields" } else { "group-by" };
+    let found = entry(entries, key);
+    let aliases = entry(entries, "aliases");
+    let aliases = aliases.map(|aliases| group_by::aliases(aliases, found, problems));
+    // Those of Sigma, and what can stand among them: without fields all calls are one group.
+    let can_be_one = !matches!(word, "first_seen" | "taint" | "absence");
+    let is_empty = |found: &Entry| found.node.list().is_some_and(<[Node]>::is_empty);
+    match found {
+        None if can_be_one => None,
+        None => {
+            problems.push(mark, format!("`{key}` is missing, such as `{key}: [actor]`"));
+            None
+        }
+        Some(found) if is_empty(found) && !can_be_one => {
+            problems.push(found.mark, format!("`{key}` names no field, such as `{key}: [actor]`"));
+            None
+        }
+        Some(found) => Some(group_by::group_by(found, aliases.unwrap_or_default(), problems)),
     }
 }
 
@@ -206,52 +197,6 @@ fn named(
         }
     }
     (rules.len() >= keys.len()).then_some(rules)
-}
-
-/// Reads `aliases: {name: {rule: field}}`: every rule of the correlation has its field for every
-/// alias, and every alias is one of the names that are grouped by.
-fn read_aliases(
-    found: &Entry,
-    grouped_by: &[&str],
-    rules: Option<&[(Mark, String)]>,
-    problems: &mut Problems<'_>,
-) -> Vec<GroupBy> {
-    let mut aliases = Vec::new();
-    if found.node.map().is_some_and(|names| names.len() > ALIASES_MAX) {
-        problems.push(found.mark, format!("more than {ALIASES_MAX} aliases"));
-        return aliases;
-    }
-    for alias in found.node.map().unwrap_or_default() {
-        let name = &alias.key;
-        if !grouped_by.contains(&name.as_str()) {
-            problems.push(alias.mark, format!("`group-by` does not name the alias `{name}`"));
-        }
-        if GroupField::parse(name).is_ok() {
-            problems.push(alias.mark, format!("the alias `{name}` has the name of a field"));
-        }
-        let mut fields = Vec::new();
-        for part in alias.node.map().unwrap_or_default() {
-            let known = rules.is_none_or(|rules| rules.iter().any(|(_, rule)| *rule == part.key));
-            if !known {
-                problems.push(part.mark, format!("`rules` does not name `{}`", part.key));
-            }
-            let field = GroupField::parse(part.node.text().unwrap_or_default());
-            fields.extend(
-                problems.take(part.node.mark, field).map(|field| (part.key.clone(), field)),
-            );
-        }
-        for (_, rule) in rules.unwrap_or_default() {
-            if !fields.iter().any(|(named, _)| named == rule) {
-                let message = format!("the alias `{name}` names no field for the rule `{rule}`");
-                problems.push(alias.mark, message);
-            }
-        }
-        aliases.push(GroupBy::Alias { name: name.clone(), fields });
-    }
-    if aliases.is_empty() {
-        problems.push(found.mark, "`aliases` is a map of names, each with a field for every rule");
-    }
-    aliases
 }
 
 fn known_keys(entries: &[Entry], keys: &[&str], problems: &mut Problems<'_>) {

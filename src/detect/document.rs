@@ -4,8 +4,9 @@ use crate::model::{Level, Text};
 
 use super::allowance::Allowance;
 use super::condition;
-use super::correlation::{Correlation, GroupBy};
-use super::field::{GroupField, did_you_mean};
+use super::correlation::Correlation;
+use super::field::did_you_mean;
+use super::group_by::{GroupBy, group_by};
 use super::matcher::{Expr, Item};
 use super::problem::Problems;
 use super::yaml::{Entry, Mark, Node, Value, entry};
@@ -258,36 +259,6 @@ fn selection(part: &Entry, allowance: &mut Allowance, problems: &mut Problems<'_
             None
         }
     }
-}
-
-/// A list of fields or aliases to group by.
-pub(super) fn group_by(
-    found: &Entry,
-    mut aliases: Vec<GroupBy>,
-    problems: &mut Problems<'_>,
-) -> Vec<GroupBy> {
-    let Some(nodes) = found.node.list().filter(|nodes| !nodes.is_empty()) else {
-        problems.push(found.mark, format!("`{}` is a list of fields", found.key));
-        return Vec::new();
-    };
-    let mut fields: Vec<GroupBy> = Vec::new();
-    for node in nodes {
-        let name = node.text().unwrap_or_default();
-        if fields.iter().any(|field| field.name() == name) {
-            problems.push(node.mark, format!("`{name}` is named twice"));
-            continue;
-        }
-        if let Some(alias) = aliases.iter().position(|alias| alias.name() == name) {
-            fields.push(aliases.swap_remove(alias));
-            continue;
-        }
-        let parsed = match node.text() {
-            Some(name) => GroupField::parse(name),
-            None => Err(format!("a field's name is a text, not {}", node.kind())),
-        };
-        fields.extend(problems.take(node.mark, parsed).map(GroupBy::Field));
-    }
-    fields
 }
 
 /// The texts of a list.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::bounds::Bounds;
 use super::compile::{Compiled, compiled};
 use super::field::GroupField;
 use super::matcher::Expr;
@@ -10,7 +11,7 @@ use super::overrides::{Override, Overrides};
 use super::possible::{self, Work, asked};
 use super::problem::RuleProblem;
 use super::rule::{FirstSeen, Kind, Rule, RuleSet};
-use super::stages::{Chain, Slot};
+use super::stages::{Chain, Slot, Stage};
 use super::tally::Counted;
 
 /// How much is done to find what can never happen: where rules are taken over everything else waits for it.
@@ -176,6 +177,11 @@ impl<'a> Inquiry<'a> {
     }
 
     fn of_chain(&self, rule: &Rule, chain: &Chain, found: &mut Vec<RuleProblem>) {
+        if !rule.is_grouped {
+            let message = "there is no `group-by`, so that all calls are one group of everything: its window holds \
+                           every call that fits; if that is meant, say so with `group-by: []`";
+            found.push(RuleProblem::at(&rule.file, rule.mark, message.to_owned()));
+        }
         let before = found.len();
         for slot in &chain.slots {
             self.of_slot(rule, slot, found);
@@ -183,65 +189,94 @@ impl<'a> Inquiry<'a> {
         if found.len() > before {
             return;
         }
-        let mut problem = |slot: Option<&Slot>, message: String| {
-            let mark = slot.map_or(rule.mark, |slot| slot.mark);
-            found.push(RuleProblem::at(&rule.file, mark, message));
-        };
         let fields = match rule.groupings.as_slice() {
             [only] => only.fields.as_slice(),
             _ => &[],
         };
+        self.of_stages(rule, &chain.slots, chain, fields, found);
+    }
+
+    /// Of a chain and those inside it, in which all the kinds of calls are possible.
+    fn of_stages(
+        &self,
+        rule: &Rule,
+        slots: &[Slot],
+        chain: &Chain,
+        fields: &[GroupField],
+        found: &mut Vec<RuleProblem>,
+    ) {
+        for inner in &chain.inner {
+            self.of_stages(rule, slots, &inner.chain, fields, found);
+        }
+        let mut problem = |slot: Option<&Slot>, message: String| {
+            let mark = slot.map_or(rule.mark, |slot| slot.mark);
+            found.push(RuleProblem::at(&rule.file, mark, message));
+        };
         for stage in &chain.stages {
-            let slot = chain.slots.get(stage.slot);
+            let slot = slots.get(stage.slot);
             match stage.count.as_ref().map(|count| &count.what) {
                 Some(Counted::Values { field, min, .. }) if *min > 1 => {
-                    if let Some(field) = fields.iter().find(|own| field.is_grouped(**own)) {
-                        let name = field.as_str();
-                        problem(
-                            None,
-                            format!(
-                                "the calls are grouped by `{name}`, so that there is never more than one \
-                             value of it to count"
-                            ),
+                    let own = fields.iter().find(|own| field.is_grouped(**own));
+                    if let Some(name) = own.map(|own| own.as_str()) {
+                        let message = format!(
+                            "the calls are grouped by `{name}`, so that there is never more than one value of it to \
+                             count"
                         );
+                        problem(None, message);
                     }
                 }
                 Some(Counted::Share { per, bounds, .. }) => {
-                    let per = chain.slots.get(*per);
-                    if !bounds.can_be_share() {
-                        problem(None, "no share from 0 to 1 fits the `condition`".to_owned());
-                    } else if bounds.has_floor() && !self.are_possible(slot, per, None) {
-                        problem(
-                            slot,
-                            format!(
-                                "no call fits both `{}` and `{}`: the share is always 0",
-                                name(slot),
-                                name(per)
-                            ),
-                        );
+                    if let Some((slot, message)) = self.of_share(slot, slots.get(*per), bounds) {
+                        problem(slot, message);
                     }
                 }
                 _ => {}
             }
         }
         for (number, stage) in chain.stages.iter().enumerate() {
-            let slot = chain.slots.get(stage.slot);
+            // Of what is counted together, or fills a stage together, any can be there.
+            let kinds = |stage: &Stage| {
+                let bits = chain.kinds(stage.slots());
+                let of = move |(slot, _): &(usize, &Slot)| bits & (1 << slot) != 0;
+                slots.iter().enumerate().filter(of).map(|(_, slot)| Some(slot))
+            };
             let mut others = chain.stages.iter().take(number);
-            let apart = others.find_map(|other| {
-                let other = chain.slots.get(other.slot);
-                (!self.are_possible(other, slot, Some(fields))).then_some(other)
+            let apart = others.find(|other| {
+                !kinds(other).any(|one| {
+                    kinds(stage).any(|other| self.are_possible(one, other, Some(fields)))
+                })
             });
             if let Some(other) = apart {
-                problem(
-                    slot,
-                    format!(
-                        "this can never be in one group with `{}`: they ask for different values of what the calls are \
+                let message = format!(
+                    "this can never be in one group with `{}`: they ask for different values of what the calls are \
                      grouped by",
-                        name(other)
-                    ),
+                    name(kinds(other).next().flatten())
                 );
+                problem(kinds(stage).next().flatten(), message);
             }
         }
+    }
+
+    /// Why a share never fits or always does, and of which calls.
+    fn of_share<'s>(
+        &self,
+        own: Option<&'s Slot>,
+        per: Option<&'s Slot>,
+        bounds: &Bounds,
+    ) -> Option<(Option<&'s Slot>, String)> {
+        let detection = |slot: Option<&Slot>| slot.map(|slot| slot.detection);
+        let (of, all) = (name(own), name(per));
+        if detection(own) == detection(per) {
+            let message = format!(
+                "`of` and `per` of the ratio are the same calls, those of `{all}`: the share is always 1"
+            );
+            return Some((per, message));
+        }
+        if !bounds.can_be_share() {
+            return Some((None, "no share from 0 to 1 fits the `condition`".to_owned()));
+        }
+        (bounds.has_floor() && !self.are_possible(own, per, None))
+            .then(|| (own, format!("no call fits both `{of}` and `{all}`: the share is always 0")))
     }
 
     fn of_slot(&self, rule: &Rule, slot: &Slot, found: &mut Vec<RuleProblem>) {
@@ -448,6 +483,41 @@ mod tests {
         assert!(doubts(&ratio("{gt: 1}", "ran: yes"))[0].contains("no share"));
         assert!(doubts(&ratio("{gte: 0.5}", "outcome: denied"))[0].contains("always 0"));
         assert!(doubts(&ratio("{gte: 0.5}", "ran: yes")).is_empty());
+        let same = ratio("{gte: 0.5}", "ran: yes").replace("per: b", "per: a");
+        let same = same.split("---\ntitle: t\nname: b").next().unwrap();
+        assert!(doubts(same)[0].contains("share is always 1"), "{:?}", doubts(same));
+        // Whatever they are called.
+        assert!(doubts(&ratio("{gte: 0.5}", "outcome: ok"))[0].contains("share is always 1"));
+    }
+
+    #[test]
+    fn one_group_of_everything_is_told_unless_the_rule_says_that_it_is_meant() {
+        let count = |group_by: &str| {
+            let body = "type: event_count, rules: [a], timespan: 1m, condition: {gte: 3}";
+            format!("title: t\ncorrelation: {{{body}{group_by}}}\n{}", helper("a", "outcome: ok"))
+        };
+        let found = doubts(&count(""));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("1: there is no `group-by`, so that all"), "{found:?}");
+        assert_eq!(doubts(&count(", group-by: []")), Vec::<String>::new());
+        assert_eq!(doubts(&count(", group-by: [actor]")), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_count_of_several_rules_is_apart_from_a_stage_where_all_of_them_are() {
+        let text = |one: &str, other: &str| {
+            format!(
+                "title: t\ncorrelation: {{type: temporal_ordered, rules: [n, c], group-by: [principal], \
+                 timespan: 1m}}\n---\ntitle: n\nname: n\ncorrelation: {{type: event_count, rules: [a, b], \
+                 group-by: [principal], timespan: 1m, condition: {{gte: 2}}}}\n{}{}{}",
+                helper("a", one),
+                helper("b", other),
+                helper("c", "principal: eve")
+            )
+        };
+        assert_eq!(doubts(&text("principal: ann", "outcome: ok")), Vec::<String>::new());
+        let found = doubts(&text("principal: ann", "principal: bob"));
+        assert!(found[0].contains("can never be in one group with `a`"), "{found:?}");
     }
 
     #[test]

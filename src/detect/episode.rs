@@ -9,7 +9,6 @@ use crate::model::{Alert, AlertId, Call, CallId, Evidence, IdHasher, Micros, Tex
 
 use super::chain::{Chains, Event};
 use super::rule::Rule;
-use super::stages::Chain;
 
 /// The longest an episode can last, from its first match's close to its last's.
 pub(super) const EPISODE_MAX_MICROS: i64 = 24 * Micros::HOUR;
@@ -68,15 +67,12 @@ pub(super) struct Episode {
 
 impl Episode {
     /// Opens an episode at its first match; its evidence still has to be added.
-    pub(super) fn open(chain: &Chain, chains: &Chains<'_>, events: &[Event], first: usize) -> Self {
+    pub(super) fn open(chains: &Chains<'_>, events: &[Event], first: usize) -> Self {
         let closing = &events[first];
-        let evidence = chains.evidence(&[first]);
+        let (evidence, value) = chains.first_evidence(first);
         let filled = evidence
             .iter()
             .map(|(index, slot)| Filled { event: events[*index].clone(), slot: *slot });
-        let shown: Vec<(&Event, u8)> =
-            evidence.iter().map(|(index, slot)| (&events[*index], *slot)).collect();
-        let value = chain.value(&shown);
         Self {
             closing: closing.clone(),
             span: Span { first_at: closing.at(), last_at: closing.at() },

@@ -52,6 +52,7 @@ impl Limits {
         let min = self.group_calls_max.saturating_add(1);
         let count = Count {
             timespan_micros: chain.lookback_micros(),
+            slots: 1,
             what: Counted::Events(Bounds::at_least(min), min),
         };
         let counting = Chain {
@@ -69,6 +70,7 @@ impl Limits {
             is_same_event_allowed: false,
             timespan_micros: 0,
             quiet_micros: chain.quiet_micros,
+            inner: Vec::new(),
         };
         let names = rule.group_by.iter().map(Text::clone);
         Some(Rule {
@@ -93,6 +95,7 @@ impl Limits {
             group_by: std::iter::once(Text::from("rule")).chain(names).collect(),
             type_word: "event_count",
             stage_names: Vec::new(),
+            is_grouped: true,
             groupings: Vec::new(),
             kind: Kind::Chain(counting),
             cases: Vec::new(),

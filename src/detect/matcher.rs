@@ -132,6 +132,9 @@ impl Item {
         if values.is_empty() {
             return Err(format!("`{key}` has an empty list: it could never match"));
         }
+        if matches!(how.modifier, Some(Modifier::Exists)) && values.len() > 1 {
+            return Err(format!("`{key}` takes true or false, and not several: any would fit"));
+        }
         let tests = values
             .iter()
             .map(|value| test(&field, how, value, allowance))

@@ -1,6 +1,7 @@
 //! What the documents say, done the slow way: every chain of every match is enumerated. The engine
 //! must agree.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -43,16 +44,23 @@ pub(super) struct NaiveChain {
 
 #[derive(Clone)]
 pub(super) struct NaiveStage {
-    pub(super) name: &'static str,
-    pub(super) fits: Fits,
+    /// One, or all that are counted together; of a share what it is of, and then all.
+    pub(super) kinds: Vec<NaiveKind>,
     pub(super) count: Option<(i64, NaiveCount)>,
+}
+
+#[derive(Clone)]
+pub(super) enum NaiveKind {
+    Calls(&'static str, Fits),
+    /// Calls that close a match of this.
+    Closing(NaiveChain),
 }
 
 #[derive(Clone)]
 pub(super) enum NaiveCount {
     Events(fn(usize) -> bool),
     Values(fn(&Call) -> Option<Text>, fn(usize) -> bool),
-    Share { per_name: &'static str, per: Fits, enough: fn(usize, usize) -> bool },
+    Share(fn(usize, usize) -> bool),
 }
 
 /// All that an alert says, in a form that can be compared.
@@ -69,14 +77,58 @@ pub(super) struct Said {
     pub(super) evidence: Vec<(String, CallId)>,
 }
 
-/// The slot that each call is shown in, by index: stage, and 1 for the rest of a ratio.
-type Filled = BTreeMap<usize, (usize, usize)>;
+/// What each call is shown as: a stage, a kind of it, and inside of that the same again.
+type Slot = Vec<usize>;
+
+/// What a match rests on.
+type Filled = BTreeMap<Rest, Slot>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rest {
+    /// A call, by index.
+    Call(usize),
+    /// That it is counted for a stage, whatever it is shown as.
+    Counted(usize, usize),
+}
+
+/// What a call fills a stage by, by stage and call.
+type Known = RefCell<BTreeMap<(usize, usize), Option<Filled>>>;
 
 /// A group's calls, each with the stages for which it is in the group.
 type Members = Vec<(Arc<Call>, u32)>;
 
 /// A group and its first call.
 type FirstOf<'a> = (&'a Vec<Text>, &'a Arc<Call>);
+
+impl NaiveChain {
+    fn name(&self, slot: &[usize]) -> String {
+        match &self.stages[slot[0]].kinds[slot[1]] {
+            NaiveKind::Calls(name, _) => (*name).to_owned(),
+            NaiveKind::Closing(chain) => chain.name(&slot[2..]),
+        }
+    }
+
+    fn lookback(&self) -> i64 {
+        let of_stage = |stage: &NaiveStage| {
+            let inside = stage.kinds.iter().map(|kind| match kind {
+                NaiveKind::Calls(..) => 0,
+                NaiveKind::Closing(chain) => chain.lookback(),
+            });
+            stage.count.as_ref().map_or(0, |count| count.0) + inside.max().unwrap()
+        };
+        self.timespan + self.stages.iter().map(of_stage).max().unwrap()
+    }
+}
+
+impl NaiveStage {
+    /// Whether the call is of a kind that the stage can rest on.
+    fn asks_for(&self, call: &Call) -> bool {
+        self.kinds.iter().any(|kind| match kind {
+            NaiveKind::Calls(_, fits) => fits(call),
+            NaiveKind::Closing(chain) => chain.stages.iter().any(|stage| stage.asks_for(call)),
+        })
+    }
+}
 
 /// All alerts over a set of calls.
 pub(super) fn alerts(
@@ -106,7 +158,7 @@ pub(super) fn alerts(
             What::Chain(chain) => {
                 let compiled = set.rules().iter().find(|other| *other.name == *rule.name).unwrap();
                 for (group, calls) in &groups {
-                    let search = Search { chain, calls };
+                    let search = Search::new(chain, calls);
                     out.extend(search.alerts(compiled, group, |call| search.close(call)));
                     if let Some(load) = limits.load(compiled) {
                         let max = usize::try_from(limits.group_calls_max).unwrap();
@@ -131,9 +183,14 @@ pub(super) fn alerts(
 struct Search<'a> {
     chain: &'a NaiveChain,
     calls: &'a [(Arc<Call>, u32)],
+    known: Known,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(chain: &'a NaiveChain, calls: &'a [(Arc<Call>, u32)]) -> Self {
+        Self { chain, calls, known: Known::default() }
+    }
+
     fn at(&self, call: usize) -> Option<i64> {
         self.calls[call].0.at.map(|at| at.0)
     }
@@ -170,36 +227,32 @@ impl Search<'_> {
         let mut evidence = first.1.clone();
         let mut others = Filled::new();
         for (_, filled) in episode {
-            for (call, slot) in filled {
-                let lowest = others.entry(*call).or_insert(*slot);
-                *lowest = (*lowest).min(*slot);
-            }
+            show(&mut others, filled.clone());
         }
-        for (call, slot) in others {
-            evidence.entry(call).or_insert(slot);
+        for (rest, slot) in others {
+            evidence.entry(rest).or_insert(slot);
         }
+        let evidence: Vec<(usize, Slot)> = evidence
+            .into_iter()
+            .filter_map(|(rest, slot)| match rest {
+                Rest::Call(call) => Some((call, slot)),
+                Rest::Counted(..) => None,
+            })
+            .collect();
         let closing = self.calls[first.0].0.id;
         Said {
             rule: rule.name.to_string(),
             group: group.to_vec(),
             id: alert_id(rule, group, closing),
             closing,
-            first_seen: evidence.keys().filter_map(|call| self.at(*call)).min().map(Micros),
+            first_seen: evidence.iter().filter_map(|(call, _)| self.at(*call)).min().map(Micros),
             last_seen: self.at(last.0).map(Micros),
             count: episode.len() as u64,
             value: self.value(&first.1),
             evidence: evidence
                 .iter()
-                .map(|(call, slot)| (self.name(*slot), self.calls[*call].0.id))
+                .map(|(call, slot)| (self.chain.name(slot), self.calls[*call].0.id))
                 .collect(),
-        }
-    }
-
-    fn name(&self, (stage, part): (usize, usize)) -> String {
-        let stage = &self.chain.stages[stage];
-        match &stage.count {
-            Some((_, NaiveCount::Share { per_name, .. })) if part == 1 => (*per_name).to_owned(),
-            _ => stage.name.to_owned(),
         }
     }
 
@@ -207,43 +260,65 @@ impl Search<'_> {
     fn value(&self, filled: &Filled) -> u64 {
         let counted = self.chain.stages.iter().enumerate().find(|(_, stage)| stage.count.is_some());
         let Some((index, stage)) = counted else { return self.chain.stages.len() as u64 };
-        let of = |part| filled.iter().filter(move |(_, slot)| **slot == (index, part));
+        let counted = |(rest, slot): (&Rest, &Slot)| match rest {
+            Rest::Counted(call, of) if *of == index => Some((*call, slot[1])),
+            _ => None,
+        };
+        let all: Vec<(usize, usize)> = filled.iter().filter_map(counted).collect();
         match &stage.count.as_ref().unwrap().1 {
-            NaiveCount::Events(_) => of(0).count() as u64,
+            NaiveCount::Events(_) => all.len() as u64,
             NaiveCount::Values(value, _) => {
                 let values: BTreeSet<_> =
-                    of(0).map(|(call, _)| value(&self.calls[*call].0)).collect();
+                    all.iter().map(|(call, _)| value(&self.calls[*call].0)).collect();
                 values.len() as u64
             }
-            NaiveCount::Share { .. } => {
-                100 * of(0).count() as u64 / (of(0).count() + of(1).count()) as u64
+            NaiveCount::Share(_) => {
+                let of = all.iter().filter(|(_, kind)| *kind == 0).count();
+                (100 * of / all.len()) as u64
             }
         }
     }
 
-    fn fits(&self, stage: usize, call: usize) -> bool {
-        let (call, stages) = &self.calls[call];
-        stages & (1 << stage) != 0 && (self.chain.stages[stage].fits)(call)
+    /// What a call shows as one kind of a stage; none if it is not of that kind.
+    fn as_kind(&self, stage: usize, kind: usize, call: usize) -> Option<Filled> {
+        let (own, stages) = &self.calls[call];
+        match &self.chain.stages[stage].kinds[kind] {
+            NaiveKind::Calls(_, fits) => (stages & (1 << stage) != 0 && fits(own))
+                .then(|| Filled::from([(Rest::Call(call), vec![stage, kind])])),
+            NaiveKind::Closing(chain) => {
+                let inside = Search::new(chain, self.calls).close(call);
+                let mut shown = Filled::new();
+                for (rest, slot) in &inside {
+                    if let Rest::Call(_) = rest {
+                        shown.insert(*rest, [&[stage, kind], slot.as_slice()].concat());
+                    }
+                }
+                (!shown.is_empty()).then_some(shown)
+            }
+        }
     }
 
     /// The calls that are shown for a stage which this call fills; none if it does not.
     fn filled_by(&self, stage: usize, call: usize) -> Option<Filled> {
+        if let Some(known) = self.known.borrow().get(&(stage, call)) {
+            return known.clone();
+        }
+        let filled = self.look(stage, call);
+        self.known.borrow_mut().insert((stage, call), filled.clone());
+        filled
+    }
+
+    fn look(&self, stage: usize, call: usize) -> Option<Filled> {
         let Some((span, count)) = &self.chain.stages[stage].count else {
-            return self.fits(stage, call).then(|| Filled::from([(call, (stage, 0))]));
+            return self.as_kind(stage, 0, call);
         };
         let end = self.at(call)?;
-        let counts = |call: usize| match count {
-            NaiveCount::Events(_) => self.fits(stage, call),
-            NaiveCount::Values(value, _) => {
-                self.fits(stage, call) && value(&self.calls[call].0).is_some()
-            }
-            NaiveCount::Share { per, .. } => per(&self.calls[call].0),
-        };
-        if !counts(call) {
+        if self.counted(stage, call).is_empty() {
             return None;
         }
         let window: Vec<usize> = (0..=call)
-            .filter(|call| counts(*call) && self.at(*call).is_some_and(|at| end - at <= *span))
+            .filter(|call| self.at(*call).is_some_and(|at| end - at <= *span))
+            .filter(|call| !self.counted(stage, *call).is_empty())
             .collect();
         let is_filled = match count {
             NaiveCount::Events(enough) => enough(window.len()),
@@ -252,15 +327,34 @@ impl Search<'_> {
                     window.iter().map(|call| value(&self.calls[*call].0)).collect();
                 enough(values.len())
             }
-            NaiveCount::Share { enough, .. } => {
-                enough(window.iter().filter(|call| self.fits(stage, **call)).count(), window.len())
+            NaiveCount::Share(enough) => {
+                let of = |call: &&usize| self.as_kind(stage, 0, **call).is_some();
+                enough(window.iter().filter(of).count(), window.len())
             }
         };
-        let part = |call: usize| match count {
-            NaiveCount::Share { .. } if !self.fits(stage, call) => 1,
-            _ => 0,
+        let mut filled = Filled::new();
+        for call in window {
+            show(&mut filled, self.counted(stage, call));
+        }
+        is_filled.then_some(filled)
+    }
+
+    /// What a call shows that a stage counts; nothing for one that it does not count.
+    fn counted(&self, stage: usize, call: usize) -> Filled {
+        let kinds = &self.chain.stages[stage].kinds;
+        let (_, count) = self.chain.stages[stage].count.as_ref().unwrap();
+        let mut shown = Filled::new();
+        let is_counted = match count {
+            NaiveCount::Events(_) => true,
+            NaiveCount::Values(value, _) => value(&self.calls[call].0).is_some(),
+            NaiveCount::Share(_) => self.as_kind(stage, 1, call).is_some(),
         };
-        is_filled.then(|| window.iter().map(|call| (*call, (stage, part(*call)))).collect())
+        for kind in (0..kinds.len()).filter(|_| is_counted) {
+            let Some(own) = self.as_kind(stage, kind, call) else { continue };
+            show(&mut shown, own);
+            shown.entry(Rest::Counted(call, stage)).or_insert_with(|| vec![stage, kind]);
+        }
+        shown
     }
 
     /// The calls that a match closing at one call rests on, each with the first slot it is shown in.
@@ -343,22 +437,18 @@ fn loads(search: &Search<'_>, load: &Rule, of: &Text, group: &[Text], max: usize
     if is_single {
         return Vec::new();
     }
-    let spans = chain.stages.iter().filter_map(|stage| Some(stage.count.as_ref()?.0));
-    let lookback = chain.timespan + spans.max().unwrap_or(0);
+    let lookback = chain.lookback();
     let is_asked = |call: usize| {
-        let stages = if chain.gap.is_some() { 0..1 } else { 0..chain.stages.len() };
-        stages.into_iter().any(|stage| {
-            let per = match &chain.stages[stage].count {
-                Some((_, NaiveCount::Share { per, .. })) => per(&search.calls[call].0),
-                _ => false,
-            };
-            per || search.fits(stage, call)
-        })
+        let (own, stages) = &search.calls[call];
+        let asking = if chain.gap.is_some() { 0..1 } else { 0..chain.stages.len() };
+        asking
+            .into_iter()
+            .any(|stage| stages & (1 << stage) != 0 && chain.stages[stage].asks_for(own))
     };
-    let one =
-        NaiveStage { name: "call", fits: |_| true, count: Some((0, NaiveCount::Events(|_| true))) };
+    let count = Some((0, NaiveCount::Events(|_| true)));
+    let one = NaiveStage { kinds: vec![NaiveKind::Calls("call", |_| true)], count };
     let told = NaiveChain { stages: vec![one], ..chain.clone() };
-    let telling = Search { chain: &told, calls: search.calls };
+    let telling = Search::new(&told, search.calls);
     let group: Vec<Text> = std::iter::once(of).chain(group).cloned().collect();
     telling.alerts(load, &group, |closing| {
         let Some(end) = search.at(closing).filter(|_| is_asked(closing)) else {
@@ -373,16 +463,18 @@ fn loads(search: &Search<'_>, load: &Rule, of: &Text, group: &[Text], max: usize
         };
         let near: Filled = (0..=closing)
             .filter(|call| is_asked(*call) && is_near(*call))
-            .map(|call| (call, (0, 0)))
+            .flat_map(|call| [Rest::Call(call), Rest::Counted(call, 0)])
+            .map(|rest| (rest, vec![0, 0]))
             .collect();
-        if near.len() > max { near } else { Filled::new() }
+        // Each call is there twice: as one that is shown, and as one that is counted.
+        if near.len() > 2 * max { near } else { Filled::new() }
     })
 }
 
 fn show(filled: &mut Filled, more: Filled) {
     for (call, slot) in more {
-        let least = filled.entry(call).or_insert(slot);
-        *least = (*least).min(slot);
+        let least = filled.entry(call).or_insert_with(|| slot.clone());
+        *least = slot.min(least.clone());
     }
 }
 

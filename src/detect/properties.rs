@@ -15,7 +15,7 @@ use super::fixture::{Shape, call};
 use super::ledger::Ledger;
 use super::limits::Limits;
 use super::naive::{
-    Fits, GroupOf, NaiveChain, NaiveCount, NaiveRule, NaiveStage, Said, What, alerts,
+    Fits, GroupOf, NaiveChain, NaiveCount, NaiveKind, NaiveRule, NaiveStage, Said, What, alerts,
 };
 use super::property_rules::FILES;
 use super::rule::RuleSet;
@@ -50,15 +50,23 @@ fn naive_rules() -> Vec<NaiveRule> {
     let mut rules = ordered_rules();
     rules.extend(other_rules());
     rules.extend(rules_with_options());
+    rules.extend(rules_of_several());
+    rules.extend(rules_of_rules());
     rules
 }
 
 fn plain(name: &'static str, fits: Fits) -> NaiveStage {
-    NaiveStage { name, fits, count: None }
+    NaiveStage { kinds: vec![NaiveKind::Calls(name, fits)], count: None }
 }
 
 fn counted(name: &'static str, fits: Fits, span: i64, count: NaiveCount) -> NaiveStage {
-    NaiveStage { name, fits, count: Some((span * SECOND, count)) }
+    NaiveStage { count: Some((span * SECOND, count)), ..plain(name, fits) }
+}
+
+/// A count, or a share, of the calls of several rules.
+fn counted_too(mut stage: NaiveStage, name: &'static str, fits: Fits) -> NaiveStage {
+    stage.kinds.push(NaiveKind::Calls(name, fits));
+    stage
 }
 
 /// Spans in seconds.
@@ -75,6 +83,7 @@ const BY_SESSION: GroupOf = |call| Some(vec![call.session.clone()]);
 const BY_PRINCIPAL: GroupOf = |call| Some(vec![call.principal.clone()?]);
 const BY_CLIENT: GroupOf = |call| Some(vec![call.client.clone()?]);
 const BY_ACTOR: GroupOf = |call| Some(vec![call.actor.clone()]);
+const ALL: GroupOf = |_| Some(Vec::new());
 
 fn ordered_rules() -> Vec<NaiveRule> {
     use NaiveCount::{Events, Values};
@@ -112,16 +121,9 @@ fn other_rules() -> Vec<NaiveRule> {
     use NaiveCount::{Events, Share, Values};
     let exactly = counted("b", sensitive, 10, Events(|count| count == 3 || count == 5));
     let values = counted("ok", ok, 10, Values(|call| call.tenant.clone(), |count| count >= 2));
-    let share = counted(
-        "denied",
-        denied,
-        10,
-        Share {
-            per_name: "any",
-            per: |call| &*call.tool != "fetch",
-            enough: |of, per| per >= 3 && of as f64 / per as f64 >= 0.5,
-        },
-    );
+    let share =
+        counted("denied", denied, 10, Share(|of, per| per >= 3 && of as f64 / per as f64 >= 0.5));
+    let share = counted_too(share, "any", |call| &*call.tool != "fetch");
     let many = counted("denied", denied, 4, Events(|count| count >= 2));
     let any = NaiveChain {
         ordered: false,
@@ -173,6 +175,55 @@ fn rules_with_options() -> Vec<NaiveRule> {
             groups: vec![|call| Some(vec![call.principal.clone()?, call.tool.clone()])],
             what: What::FirstSeen { stage: "in", fits: ok, baseline: 2, learning },
         },
+    ]
+}
+
+/// Counts over several rules, and rules whose calls are one group.
+fn rules_of_several() -> Vec<NaiveRule> {
+    use NaiveCount::{Events, Values};
+    let either = counted("a", open, 10, Events(|count| count >= 3));
+    let either = counted_too(either, "b", sensitive);
+    let many = counted("b", sensitive, 8, Events(|count| (2..=4).contains(&count)));
+    let everything =
+        vec![counted_too(many, "denied", denied), plain("c", outbound), plain("ok", ok)];
+    let tenants = Values(|call| call.tenant.clone(), |count| count >= 3);
+    let tenants = counted_too(counted("ok", ok, 10, tenants), "denied", denied);
+    let two = chain(vec![plain("a", open), plain("b", sensitive)], 4, 4);
+    vec![
+        rule("either", BY_SESSION, chain(vec![either], 0, 10)),
+        rule("everything", ALL, chain(everything, 10, 10)),
+        rule("everybody", ALL, chain(vec![tenants], 0, 10)),
+        rule("anybody", ALL, NaiveChain { ordered: false, ..two }),
+    ]
+}
+
+/// Correlations inside one another.
+fn rules_of_rules() -> Vec<NaiveRule> {
+    use NaiveCount::{Events, Values};
+    let two: fn(usize) -> bool = |count| count >= 2;
+    let closing = |chain: NaiveChain, count: Option<(i64, NaiveCount)>| NaiveStage {
+        kinds: vec![NaiveKind::Closing(chain)],
+        count: count.map(|(span, count)| (span * SECOND, count)),
+    };
+    let ab = || vec![plain("a", open), plain("b", sensitive)];
+    let pair = |span| chain(ab(), span, 0);
+    let either = |span| NaiveChain { ordered: false, ..pair(span) };
+    let pair_then = vec![closing(pair(6), None), plain("denied", denied)];
+    let twice = counted_too(closing(either(4), Some((12, Events(two)))), "denied", denied);
+    let wide = vec![
+        closing(pair(5), Some((8, Values(|call| call.tenant.clone(), two)))),
+        plain("c", outbound),
+    ];
+    let bursts = counted("b", sensitive, 4, Events(|count| count == 2 || count > 3));
+    let bursts = closing(chain(vec![bursts], 0, 0), Some((10, Events(two))));
+    let deep = chain(vec![closing(pair(3), None), plain("ok", ok)], 5, 0);
+    let deep = vec![plain("c", outbound), closing(NaiveChain { ordered: false, ..deep }, None)];
+    vec![
+        rule("pair-then", BY_SESSION, chain(pair_then, 10, 10)),
+        rule("twice", BY_PRINCIPAL, chain(vec![twice], 0, 12)),
+        rule("wide", ALL, chain(wide, 6, 6)),
+        rule("bursts", BY_SESSION, chain(vec![bursts], 0, 10)),
+        rule("deep", BY_ACTOR, chain(deep, 8, 8)),
     ]
 }
 

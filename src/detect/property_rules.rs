@@ -1,6 +1,6 @@
 //! The rules that the properties are tried on: every type, with spans of seconds.
 
-pub(super) const FILES: [(&str, &str); 20] = [
+pub(super) const FILES: [(&str, &str); 29] = [
     (
         "sequence.yml",
         "
@@ -275,6 +275,169 @@ correlation: {type: taint, source: a, sink: c, group-by: [session], allow-same-e
 {title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
 ---
 {title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "either.yml",
+        "
+title: t
+correlation:
+  {type: event_count, rules: [a, b], group-by: [session], timespan: 10s, condition: {gte: 3}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+",
+    ),
+    (
+        "everything.yml",
+        "
+title: t
+correlation: {type: temporal_ordered, rules: [many, c, ok], timespan: 10s}
+---
+title: t
+name: many
+correlation: {type: event_count, rules: [b, denied], timespan: 8s, condition: {gte: 2, lt: 5}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "everybody.yml",
+        "
+title: t
+correlation:
+  type: value_count
+  rules: [ok, denied]
+  group-by: []
+  timespan: 10s
+  condition: {field: tenant, gte: 3}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+",
+    ),
+    (
+        "anybody.yml",
+        "
+title: t
+correlation: {type: temporal, rules: [a, b], timespan: 4s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "pair-then.yml",
+        "
+title: t
+correlation:
+  {type: temporal_ordered, rules: [pair, denied], group-by: [session], timespan: 10s}
+---
+title: t
+name: pair
+correlation:
+  {type: temporal_ordered, rules: [a, b], group-by: [session], timespan: 6s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+",
+    ),
+    (
+        "twice.yml",
+        "
+title: t
+correlation:
+  {type: event_count, rules: [both, denied], group-by: [principal], timespan: 12s,
+   condition: {gte: 2}}
+---
+title: t
+name: both
+correlation:
+  {type: temporal, rules: [a, b], group-by: [principal], timespan: 4s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: denied, logsource: {product: mcp}, detection: {s: {outcome: denied}, condition: s}}
+",
+    ),
+    (
+        "wide.yml",
+        "
+title: t
+correlation:
+  {type: temporal_ordered, rules: [tenants, c], timespan: 6s}
+---
+title: t
+name: tenants
+correlation:
+  {type: value_count, rules: [pair], timespan: 8s, condition: {field: tenant, gte: 2}}
+---
+title: t
+name: pair
+correlation:
+  {type: temporal_ordered, rules: [a, b], timespan: 5s}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+",
+    ),
+    (
+        "bursts.yml",
+        "
+title: t
+correlation:
+  {type: event_count, rules: [burst], group-by: [session], timespan: 10s, condition: {gte: 2}}
+---
+title: t
+name: burst
+correlation:
+  {type: event_count, rules: [b], group-by: [session], timespan: 4s,
+   condition: {gte: 2, neq: 3}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+",
+    ),
+    (
+        "deep.yml",
+        "
+title: t
+correlation:
+  {type: temporal_ordered, rules: [c, middle], group-by: [actor], timespan: 8s}
+---
+title: t
+name: middle
+correlation:
+  {type: temporal, rules: [pair, ok], group-by: [actor], timespan: 5s}
+---
+title: t
+name: pair
+correlation:
+  {type: temporal_ordered, rules: [a, b], group-by: [actor], timespan: 3s}
+---
+{title: t, name: c, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {tool.open_world: yes}, condition: s}}
+---
+{title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.sensitive: yes}, condition: s}}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
 ",
     ),
     (

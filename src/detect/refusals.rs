@@ -39,6 +39,8 @@ fn items_that_are_not_supported_are_refused_with_line_and_reason() {
         ("{args.h|cidr: '10.0.0.1/8'}", "`args.h|cidr` takes"),
         ("{code|i: x}", "the modifier `i`"),
         ("{code|exists|all: true}", "`all` means nothing"),
+        ("{code|exists: [true, false]}", "`code|exists` takes true or false, and not several"),
+        ("{code|exists: []}", "`code|exists` has an empty list"),
         ("{code: 1.10}", "`code` cannot be compared"),
         ("{code: []}", "`code` has an empty list"),
         ("{code|lt: 5}", "`code` is no number"),
@@ -96,9 +98,41 @@ fn correlations_that_are_not_supported_are_refused_with_line_and_reason() {
         ),
         (format!("{ratio}  condition: {{gte: 0.5}}\n"), "2: `minimum` is the least number"),
         ("  type: taint\n  source: a\n  group-by: [actor]\n".to_owned(), "2: `sink` is missing"),
+        ("  type: taint\n  source: a\n  sink: a\n".to_owned(), "2: `group-by` is missing"),
+        (
+            "  type: first_seen\n  rules: [a]\n  fields: []\n".to_owned(),
+            "5: `fields` names no field",
+        ),
+        (
+            "  type: first_seen\n  rules: [a, a]\n  fields: [actor]\n".to_owned(),
+            "4: this type takes one",
+        ),
     ] {
         refused(&correlation(&body), expected);
     }
+}
+
+/// A count over the rules, with an alias, of a helper that has a name and an id.
+fn aliased(rules: &str, fields: &str) -> String {
+    format!(
+        "title: t\ncorrelation:\n  {{type: event_count, rules: [{rules}], group-by: [who], timespan: 1m,\n   \
+         aliases: {{who: {{{fields}}}}}, condition: {{gte: 3}}}}\n---\n\
+         {{title: t, name: a, id: 0a, logsource: {{product: mcp}}, detection: {{s: {{ran: no}}, condition: s}}}}\n"
+    )
+}
+
+#[test]
+fn an_alias_may_give_the_name_of_a_rule_where_rules_gives_its_id_and_the_other_way_round() {
+    for (rules, named) in [("a", "a"), ("a", "0a"), ("0a", "a"), ("0a", "0a")] {
+        let text = aliased(rules, &format!("{named}: principal"));
+        let set = RuleSet::compile(&[("x.yml", &text)]).unwrap();
+        let [grouping] = set.rules[0].groupings.as_slice() else { panic!("{rules}, {named}") };
+        assert_eq!(grouping.fields, [super::field::GroupField::Principal], "{rules}, {named}");
+    }
+    refused(&aliased("a", "b: principal"), "4: `rules` does not name `b`");
+    refused(&aliased("a", "b: principal"), "4: the alias `who` names no field for the rule `a`");
+    let twice = aliased("a", "0a: principal, a: client");
+    refused(&twice, "4: the alias `who` names a second field for `a`");
 }
 
 #[test]
@@ -173,4 +207,83 @@ fn equal_detections_are_evaluated_once() {
     let plain = detection(PLAIN);
     let set = RuleSet::compile(&[("a.yml", &plain), ("b.yml", &plain)]).unwrap();
     assert_eq!((set.rules.len(), set.detections.len()), (2, 1));
+}
+
+/// A correlation of that body over another one, of that body as well.
+fn nested(outer: &str, inner: &str) -> String {
+    let helper = |name: &str| {
+        format!(
+            "---\n{{title: t, name: {name}, logsource: {{product: mcp}}, \
+             detection: {{s: {{ran: no}}, condition: s}}}}\n"
+        )
+    };
+    let (a, b) = (helper("a"), helper("b"));
+    format!(
+        "title: t\ncorrelation: {{{outer}}}\n---\ntitle: t\nname: i\ncorrelation: {{{inner}}}\n{a}{b}"
+    )
+}
+
+#[test]
+fn correlations_of_correlations_are_refused_where_they_cannot_be() {
+    let sequence = "type: temporal_ordered, rules: [a, b], group-by: [actor], timespan: 1m";
+    let of = |kind: &str| {
+        format!(
+            "type: {kind}, rules: [i, a], group-by: [actor], timespan: 1m, condition: {{gte: 2}}"
+        )
+    };
+    let counting = of("event_count");
+    assert_eq!(problems(&nested(&counting, sequence)), Vec::<String>::new());
+    let ratio = "type: ratio, of: i, per: a, group-by: [actor], timespan: 1m, condition: {gte: 0.5}, minimum: 1";
+    let taint = "type: taint, source: a, sink: b, group-by: [actor]";
+    let others = "type: temporal_ordered, rules: [a, b], group-by: [tenant], timespan: 1m";
+    for (text, expected) in [
+        (
+            nested(ratio, sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (
+            nested("type: taint, source: i, sink: a, group-by: [actor]", sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (
+            nested("type: first_seen, rules: [i], fields: [actor]", sequence),
+            "2: `i` is a correlation, and this type looks at detections alone",
+        ),
+        (nested(&counting, taint), "2: `i` is no event_count, value_count, ratio, temporal"),
+        (nested(&counting, others), "2: this stage has another `group-by`"),
+        (
+            nested(&counting, &of("event_count")),
+            "6: correlations are inside one another more than 3",
+        ),
+    ] {
+        refused(&text, expected);
+    }
+    // Three deep is fine, and four are too many.
+    let deep = |depth: usize| {
+        let level = |number: usize| {
+            format!(
+                "---\ntitle: t\nname: n{number}\ncorrelation: {{type: temporal, rules: [n{}, a], group-by: [actor], \
+                 timespan: 1m}}\n",
+                number + 1
+            )
+        };
+        let levels: String = (1..depth).map(level).collect();
+        let text =
+            nested("type: temporal, rules: [n1, a], group-by: [actor], timespan: 1m", sequence);
+        text.replacen("---\n", &format!("{levels}---\n"), 1)
+            .replace("name: i", &format!("name: n{depth}"))
+    };
+    assert_eq!(problems(&deep(2)), Vec::<String>::new());
+    refused(&deep(3), "correlations are inside one another more than 3 deep");
+}
+
+#[test]
+fn what_correlations_rest_on_has_a_bound_in_number() {
+    // Each of the sixteen stages is a sequence of two: forty-eight slots.
+    let names = vec!["i"; 16].join(", ");
+    let outer = format!("type: temporal, rules: [{names}], group-by: [actor], timespan: 1m");
+    let inner = "type: temporal_ordered, rules: [a, b], group-by: [actor], timespan: 1m";
+    refused(&nested(&outer, inner), "the rule looks for more than 31 kinds of calls");
+    let outer = "type: temporal, rules: [i, i], group-by: [actor], timespan: 1m";
+    assert_eq!(problems(&nested(outer, inner)), Vec::<String>::new());
 }

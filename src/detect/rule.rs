@@ -44,8 +44,10 @@ pub struct Rule {
     pub(super) type_word: &'static str,
     /// The names of the rules that are its stages, where there are several.
     pub(super) stage_names: Vec<Text>,
-    /// The names of what groups the calls, in order.
+    /// The names of what groups the calls, in order; of none, all calls are one group.
     pub(super) group_by: Vec<Text>,
+    /// The file says what groups the calls, if only that it is nothing.
+    pub(super) is_grouped: bool,
     /// How calls are grouped: in one way, unless the rule has aliases.
     pub(super) groupings: Vec<Grouping>,
     pub(super) kind: Kind,

@@ -28,6 +28,21 @@ pub(super) struct Chain {
     pub(super) timespan_micros: i64,
     /// Matches at most this far apart are one episode.
     pub(super) quiet_micros: i64,
+    /// What calls close that fill slots of their own.
+    pub(super) inner: Vec<Inner>,
+}
+
+/// A correlation that is a part of another one: a call that closes a match of it fills a slot, as if it were a kind of
+/// call.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) name: Text,
+    /// Counted down from the last that there can be, so that none is that of a kind of call.
+    pub(super) slot: usize,
+    /// The names of its stages, where there are several.
+    pub(super) stage_names: Vec<Text>,
+    /// Its slots are those of the rule, which lists them once.
+    pub(super) chain: Chain,
 }
 
 /// A kind of call.
@@ -45,7 +60,7 @@ pub(super) struct Slot {
 /// What has to be there once.
 #[derive(Debug)]
 pub(super) struct Stage {
-    /// The calls that fill it or are counted for it.
+    /// The calls that fill it; of a count, the first that are counted for it.
     pub(super) slot: usize,
     /// Where it is filled by the call with which a count fits.
     pub(super) count: Option<Count>,
@@ -62,11 +77,42 @@ pub(super) enum Order {
     Session { gap_micros: i64 },
 }
 
+impl Stage {
+    /// The kinds of calls that fill it or are counted for it, as bits.
+    pub(super) fn slots(&self) -> u32 {
+        self.count.as_ref().map_or(1 << self.slot, |count| count.slots | count.base())
+    }
+}
+
 impl Chain {
     /// How far before its closing call a match can reach, in microseconds.
     pub(super) fn lookback_micros(&self) -> i64 {
-        let spans = self.counts().map(|count| count.timespan_micros);
-        self.timespan_micros.saturating_add(spans.max().unwrap_or(0))
+        // What fills a stage rests on earlier calls where it is a count or closes something.
+        let of_stage = |stage: &Stage| {
+            let own = stage.count.as_ref().map_or(0, |count| count.timespan_micros);
+            let inner = self.inner_of(stage.slots()).map(|inner| inner.chain.lookback_micros());
+            own.saturating_add(inner.max().unwrap_or(0))
+        };
+        let earlier = self.stages.iter().map(of_stage).max();
+        self.timespan_micros.saturating_add(earlier.unwrap_or(0))
+    }
+
+    /// The correlations that fill one of these slots.
+    fn inner_of(&self, slots: u32) -> impl Iterator<Item = &Inner> {
+        self.inner.iter().filter(move |inner| slots & (1 << inner.slot) != 0)
+    }
+
+    /// The slots that no kind of call has, as bits.
+    pub(super) fn inner_bits(&self) -> u32 {
+        self.inner.iter().fold(0, |bits, inner| bits | 1 << inner.slot)
+    }
+
+    /// The kinds of calls that fill these slots, or that what fills them rests on, as bits.
+    pub(super) fn kinds(&self, slots: u32) -> u32 {
+        self.inner_of(slots).fold(slots & !self.inner_bits(), |bits, inner| {
+            let chain = &inner.chain;
+            chain.stages.iter().fold(bits, |bits, stage| bits | chain.kinds(stage.slots()))
+        })
     }
 
     /// How far a change can make itself felt: the lookback and the quiet period, in microseconds.
@@ -103,6 +149,7 @@ impl Chain {
     /// True if more of a call than when it was and what it fits says whether something fires.
     pub(super) fn looks_at_calls(&self) -> bool {
         self.counts().any(|count| matches!(count.what, Counted::Values { .. }))
+            || self.inner.iter().any(|inner| inner.chain.looks_at_calls())
     }
 
     pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {
@@ -112,7 +159,8 @@ impl Chain {
     /// False where these calls of a group lack one for some stage, or as many as a stage counts: most groups never have
     /// them all.
     pub(super) fn can_match<'e>(&self, events: &(impl Iterator<Item = &'e Event> + Clone)) -> bool {
-        let wanted = self.needed_bits();
+        let (needed, inner) = (self.needed_bits(), self.inner_bits());
+        let wanted = needed & !inner;
         let mut seen = 0;
         let has_all = events.clone().any(|event| {
             seen |= event.stages();
@@ -121,18 +169,24 @@ impl Chain {
         has_all
             && self.stages.iter().all(|stage| {
                 let Some(count) = &stage.count else { return true };
-                let bit = 1 << count.base(stage.slot);
+                let bits = count.base();
+                if bits & inner != 0 {
+                    return true;
+                }
                 let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
-                events.clone().filter(|event| event.stages() & bit != 0).nth(enough).is_some()
+                events.clone().filter(|event| event.stages() & bits != 0).nth(enough).is_some()
             })
+            && self.inner_of(needed).all(|inner| inner.chain.can_match(events))
     }
 
-    /// The bits of slots without a call in which nothing can match.
+    /// The bits of slots without a call in which nothing can match. Of several slots that are counted together any will
+    /// do, and none is needed.
     pub(super) fn needed_bits(&self) -> u32 {
-        self.stages.iter().fold(0, |bits, stage| {
-            let slot = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
-            bits | 1 << slot
-        })
+        let of_stage = |stage: &Stage| match &stage.count {
+            Some(count) => Some(count.base()).filter(|bits| bits.is_power_of_two()).unwrap_or(0),
+            None => 1 << stage.slot,
+        };
+        self.stages.iter().fold(0, |bits, stage| bits | of_stage(stage))
     }
 
     /// What the rule asks for: the first count's least, else the number of stages.
@@ -140,25 +194,21 @@ impl Chain {
         self.counts().next().map_or(self.stages.len() as u64, Count::threshold)
     }
 
-    /// What a match has of [`Self::threshold`], by its evidence: events and the slots they are shown
-    /// in.
-    pub(super) fn value(&self, evidence: &[(&Event, u8)]) -> u64 {
-        let counted =
-            self.stages.iter().find_map(|stage| Some((stage.slot, stage.count.as_ref()?)));
-        let Some((slot, count)) = counted else {
+    /// What a match has of [`Self::threshold`], by its events and the slots that they are in, as bits.
+    pub(super) fn value(&self, evidence: &[(&Event, u32)]) -> u64 {
+        let Some(count) = self.counts().next() else {
             return self.stages.len() as u64;
         };
-        let of = |slot: usize| {
-            evidence
-                .iter()
-                .filter(move |(_, shown)| usize::from(*shown) == slot)
-                .map(|(event, _)| *event)
+        let of = |slots: u32| {
+            let shown = evidence.iter().filter(move |(_, shown)| slots & shown != 0);
+            shown.map(|(event, _)| *event)
         };
+        let own = count.slots;
         match &count.what {
-            Counted::Events(..) => of(slot).count() as u64,
+            Counted::Events(..) => of(own).count() as u64,
             Counted::Values { field, .. } => {
                 let mut values = FxHashSet::default();
-                for call in of(slot).filter_map(Event::call) {
+                for call in of(own).filter_map(Event::call) {
                     field.each(call, &mut |value| {
                         values.insert(value);
                     });
@@ -166,7 +216,7 @@ impl Chain {
                 values.len() as u64
             }
             Counted::Share { per, .. } => {
-                let (some, rest) = (of(slot).count() as u64, of(*per).count() as u64);
+                let (some, rest) = (of(own).count() as u64, of(1 << per).count() as u64);
                 (some * 100).checked_div(some + rest).unwrap_or(0)
             }
         }

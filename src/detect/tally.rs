@@ -15,6 +15,8 @@ use crate::model::Micros;
 #[derive(Clone, Debug)]
 pub(super) struct Count {
     pub(super) timespan_micros: i64,
+    /// The slots whose calls are counted, as bits; of a share, the one of those whose share is asked for.
+    pub(super) slots: u32,
     pub(super) what: Counted,
 }
 
@@ -26,16 +28,16 @@ pub(super) enum Counted {
     /// Different values of a field. The number is the least that fits.
     Values { field: ValueField, bounds: Bounds, min: u64 },
     /// Of the calls of the slot `per`, of which there are at least so many, the share that fit the
-    /// stage's slot, too.
+    /// count's slot, too.
     Share { per: usize, bounds: Bounds, minimum: u64 },
 }
 
 impl Count {
-    /// The slot whose calls are looked at, for a stage that has the slot `own`.
-    pub(super) const fn base(&self, own: usize) -> usize {
+    /// The slots whose calls are looked at, as bits.
+    pub(super) const fn base(&self) -> u32 {
         match self.what {
-            Counted::Share { per, .. } => per,
-            _ => own,
+            Counted::Share { per, .. } => 1 << per,
+            _ => self.slots,
         }
     }
 
@@ -63,17 +65,20 @@ impl Count {
         }
     }
 
-    /// The slot in which a call of the window is shown; none for a call that is not counted.
-    pub(super) fn shown_in(&self, event: &Event, own: usize) -> Option<usize> {
-        let fits = |slot: usize| event.stages() & (1 << slot) != 0;
-        match &self.what {
-            Counted::Events(..) => fits(own).then_some(own),
+    /// The slots in which a call of the window can be shown, as bits; none for a call that is not counted.
+    pub(super) fn shown_in(&self, event: &Event) -> u32 {
+        let own = event.stages() & self.slots;
+        let is_counted = match &self.what {
+            Counted::Events(..) => true,
             Counted::Values { field, .. } => {
-                let has_value = event.call().is_some_and(|call| field.is_in(call));
-                (fits(own) && has_value).then_some(own)
+                own != 0 && event.call().is_some_and(|call| field.is_in(call))
             }
-            Counted::Share { per, .. } => fits(*per).then_some(if fits(own) { own } else { *per }),
-        }
+            Counted::Share { per, .. } => {
+                let rest = event.stages() & (1 << per);
+                return if rest != 0 && own != 0 { own } else { rest };
+            }
+        };
+        if is_counted { own } else { 0 }
     }
 }
 
@@ -90,10 +95,9 @@ fn percent(share: f64) -> u64 {
 /// The window of one counted stage, moved from call to call.
 pub(super) struct Tally<'a> {
     count: &'a Count,
-    own: usize,
     window: VecDeque<&'a Event>,
     values: FxHashMap<Cow<'a, str>, u64>,
-    /// Calls of the window that fit the stage's own slot.
+    /// Calls of the window that fit the count's own slots.
     own_count: u64,
     /// Nothing before a longer gap than this, in microseconds, is counted.
     gap_micros: Option<i64>,
@@ -101,9 +105,9 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) fn new(count: &'a Count, own: usize) -> Self {
+    pub(super) fn new(count: &'a Count) -> Self {
         let (window, values) = (VecDeque::new(), FxHashMap::default());
-        Self { count, own, window, values, own_count: 0, gap_micros: None, before: None }
+        Self { count, window, values, own_count: 0, gap_micros: None, before: None }
     }
 
     /// Counts within a session where the rule asks for one.
@@ -122,7 +126,7 @@ impl<'a> Tally<'a> {
             }
             self.before = Some(event.at());
         }
-        if self.count.shown_in(event, self.own).is_none() {
+        if self.count.shown_in(event) == 0 {
             return false;
         }
         self.add(event);
@@ -154,14 +158,14 @@ impl<'a> Tally<'a> {
 
     fn add(&mut self, event: &'a Event) {
         self.window.push_back(event);
-        self.own_count += u64::from(event.stages() & (1 << self.own) != 0);
+        self.own_count += u64::from(event.stages() & self.count.slots != 0);
         if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
             field.each(call, &mut |value| *self.values.entry(value).or_insert(0) += 1);
         }
     }
 
     fn drop(&mut self, event: &'a Event) {
-        self.own_count -= u64::from(event.stages() & (1 << self.own) != 0);
+        self.own_count -= u64::from(event.stages() & self.count.slots != 0);
         if let (Counted::Values { field, .. }, Some(call)) = (&self.count.what, event.call()) {
             field.each(call, &mut |value| {
                 let left = self.values.get_mut(&value).map_or(0, |count| {

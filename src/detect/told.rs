@@ -178,7 +178,7 @@ fn fold(
             Some(episode) if episode.span.takes(at, chain.quiet_micros) => episode,
             other => {
                 folded.episodes.extend(other);
-                Episode::open(chain, &chains, events, first)
+                Episode::open(&chains, events, first)
             }
         };
         let mut span = episode.span;

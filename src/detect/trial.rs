@@ -268,6 +268,10 @@ impl Trial<'_> {
             return None;
         }
         let is_composed = chain.stages.len() > 1;
+        // What closes an inner match can be near to others when its first call is far from them.
+        if !chain.inner.is_empty() && (excess == 0 || chain.order == Order::Any || !is_composed) {
+            return None;
+        }
         let span = chain.counts().map(|count| count.timespan_micros).next();
         // A count among other stages has two spans, and stretching to the one breaks the other.
         if is_composed && span.is_some() && excess == 0 {
@@ -330,7 +334,9 @@ impl Trial<'_> {
             // One call may be all that it takes.
             Kind::Chain(chain) if chain.is_same_event_allowed => true,
             Kind::Chain(chain) => {
-                chain.stages.len() == 1 && chain.counts().all(|count| count.least() == 1)
+                chain.stages.len() == 1
+                    && chain.inner.is_empty()
+                    && chain.counts().all(|count| count.least() == 1)
             }
             Kind::FirstSeen(first) => first.baseline == 0 || self.rule.group_by.len() < 2,
         };
@@ -388,27 +394,30 @@ impl Trial<'_> {
         if chain.is_same_event_allowed {
             return Vec::new();
         }
-        let is_shown = |call: &Arc<Call>, slot: usize| {
-            let name = chain.slots.get(slot).map(|slot| &slot.name);
+        let is_shown = |call: &Arc<Call>, slots: u32| {
+            let slots = chain.slots.iter().enumerate().filter(|(slot, _)| slots & (1 << slot) != 0);
+            let is_named = |name: &Text| slots.clone().any(|(_, slot)| slot.name == *name);
             let mut evidence = alerts.iter().flat_map(|alert| &alert.evidence);
-            evidence.any(|shown| shown.call.id == call.id && Some(&shown.stage) == name)
+            evidence.any(|shown| shown.call.id == call.id && is_named(&shown.stage))
         };
         // Where more calls can be too many, those that were may fire in the place of the evidence.
-        let could_be_shown = |call: &Arc<Call>, slot: usize| {
+        let could_be_shown = |call: &Arc<Call>, slots: u32| {
             let subject = Subject::new(call, &*self.labels);
-            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & (1 << slot) != 0
+            Verdicts::new(self.rules).slots(self.rules, self.rule, &subject) & slots != 0
         };
         let without = |stage: &Stage| {
-            let is_limited = stage.count.as_ref().is_some_and(|count| !count.only_grows());
-            let base = stage.count.as_ref().map_or(stage.slot, |count| count.base(stage.slot));
-            let room = stage.count.as_ref().map_or(0, |count| count.least() - 1);
+            // Of what an inner match can rest on nothing stays.
+            let is_inner = stage.slots() & chain.inner_bits() != 0;
+            let count = stage.count.as_ref().filter(|_| !is_inner);
+            let is_limited = is_inner || count.is_some_and(|count| !count.only_grows());
+            let base = chain.kinds(count.map_or(stage.slots(), Count::base));
+            let room = count.map_or(0, |count| count.least() - 1);
             let mut kept = Kept { room, values: FxHashSet::default() };
             let mut calls = self.calls();
             calls.retain(|call| {
-                let is_evidence = is_shown(call, stage.slot)
-                    || is_shown(call, base)
+                let is_evidence = is_shown(call, chain.kinds(stage.slots()))
                     || is_limited && could_be_shown(call, base);
-                !is_evidence || kept.takes(stage.count.as_ref().map(|count| &count.what), call)
+                !is_evidence || kept.takes(count.map(|count| &count.what), call)
             });
             calls
         };

@@ -317,12 +317,13 @@ impl Store {
         Ok(())
     }
 
-    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short.
-    pub fn tidy(&mut self) -> Result<(), StoreError> {
+    /// Drops what later batches made void, in an idle moment: the lists that every read has to apply stay short. False
+    /// where there was too little of it.
+    pub fn tidy(&mut self) -> Result<bool, StoreError> {
         self.tidy_from(TIDY_FROM)
     }
 
-    pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<(), StoreError> {
+    pub(super) fn tidy_from(&mut self, rows_min: u64) -> Result<bool, StoreError> {
         let rows: u64 = self.connection.query_row(
             "select (select count(*) from call_superseded) + (select count(*) from position_log)
                 + (select greatest(count(*) - 2 * count(distinct alert_id), 0) from alert_log)",
@@ -330,12 +331,12 @@ impl Store {
             |row| row.get(0),
         )?;
         if rows < rows_min {
-            return Ok(());
+            return Ok(false);
         }
         let transaction = self.connection.transaction()?;
         transaction.execute_batch(TIDY)?;
         transaction.commit()?;
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -237,13 +237,15 @@ impl Store {
     }
 
     /// The alerts of one rule that are not retracted and last fired at `since` or later, each with its group: of these
-    /// groups, or of all.
+    /// groups, which all have as many fields, or of all. One whose group has more fields is from before the rule was
+    /// changed; it is among them.
     pub fn alerts_of(
         &self,
         rule: &str,
         since: Option<Micros>,
         groups: Option<&[&[(Text, Text)]]>,
     ) -> Result<Vec<(Pairs, StoredAlert)>, StoreError> {
+        let width = groups.and_then(|groups| groups.first()).map_or(0, |group| group.len());
         // Each as the column spells it.
         let groups = groups.map(|groups| {
             let texts: Vec<String> = groups.iter().copied().map(alert_row::json).collect();
@@ -253,12 +255,14 @@ impl Store {
             "select alert_id, closing, closing_at, first_seen, last_seen, count, group_by
              from alert_now
              where rule = ? and retracted is null and (?::timestamp is null or last_seen >= ?::timestamp)
-               and (?::varchar is null or group_by in (select unnest(from_json(?, '[\"VARCHAR\"]'))))
+               and (?::varchar is null or group_by in (select unnest(from_json(?, '[\"VARCHAR\"]')))
+                    or json_array_length(group_by) > ?)
                and alert_id not in (select old_id from alert_alias)
              order by closing_at",
         )?;
         let groups = || optional(groups.as_deref());
-        let values = [text(rule), time(since), time(since), groups(), groups()];
+        let width = number(width as u64);
+        let values = [text(rule), time(since), time(since), groups(), groups(), width];
         let rows = statement.query_map(values, |row| {
             let alert = StoredAlert {
                 id: AlertId(get_id(row, 0)?),

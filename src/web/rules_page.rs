@@ -99,9 +99,12 @@ pub(crate) fn incidents(name: &str) -> String {
 pub(crate) fn looks_for(rule: &RuleShown) -> Shown {
     let count = rule.count.map(|number| format!(", {} or more", count(number)));
     let within = rule.timespan_micros.map(|micros| format!(" within {}", span(micros)));
-    let groups = rule.group_by.join(", ");
+    let groups = match rule.group_by.as_slice() {
+        [] => "all calls as one group".to_owned(),
+        fields => format!("by {}", fields.join(", ")),
+    };
     let (count, within) = (count.unwrap_or_default(), within.unwrap_or_default());
-    Shown::short(&format!("{}{count}{within}, by {groups}", rule.kind), 200)
+    Shown::short(&format!("{}{count}{within}, {groups}", rule.kind), 200)
 }
 
 /// Time spent in all; tenths of a millisecond say enough.

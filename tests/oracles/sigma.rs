@@ -25,8 +25,9 @@ pub(super) type Closing = (usize, Vec<(String, String)>);
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
     pub(super) kind: Kind,
+    /// Of a count, what is counted.
     pub(super) stages: Vec<Stage>,
-    /// Fields; of a rule with an alias, its name alone.
+    /// Fields; of a rule with an alias, its name alone. Without any, all calls are one group.
     pub(super) group_by: Vec<&'static str>,
     /// The fields that the alias `who` stands for, one for every stage.
     pub(super) alias: Option<Vec<&'static str>>,
@@ -121,9 +122,13 @@ impl Rule {
                 names.iter().zip(fields).map(|(name, field)| format!("{name}: {field}")).collect();
             format!("  aliases: {{who: {{{}}}}}\n", pairs.join(", "))
         });
-        let groups = self.group_by.join(", ");
+        // No such key is as good as an empty one, and is what most files without groups have.
+        let group_by = match self.group_by.as_slice() {
+            [] => String::new(),
+            fields => format!("  group-by: [{}]\n", fields.join(", ")),
+        };
         let mut text = format!(
-            "title: main\nid: {}\nlevel: low\ncorrelation:\n  type: {word}\n  rules: [{}]\n  group-by: [{groups}]\n\
+            "title: main\nid: {}\nlevel: low\ncorrelation:\n  type: {word}\n  rules: [{}]\n{group_by}\
              {aliases}  timespan: {}s\n{condition}",
             id(0),
             names.join(", "),
@@ -134,8 +139,8 @@ impl Rule {
             if let Some((timespan, least)) = stage.count {
                 write!(
                     text,
-                    "---\ntitle: {name}\nid: {}\nname: {name}\ncorrelation:\n  type: event_count\n  rules: [{}]\n  \
-                     group-by: [{groups}]\n  timespan: {timespan}s\n  condition: {{gte: {least}}}\n",
+                    "---\ntitle: {name}\nid: {}\nname: {name}\ncorrelation:\n  type: event_count\n  rules: [{}]\n\
+                     {group_by}  timespan: {timespan}s\n  condition: {{gte: {least}}}\n",
                     id(10 + number),
                     stage.sort.name(),
                     name = stage.name(),
@@ -351,6 +356,7 @@ fn groups() -> impl Strategy<Value = Vec<&'static str>> {
         vec!["principal"],
         vec!["principal", "tenant"],
         vec!["session", "tool.name"],
+        vec![],
     ])
 }
 
@@ -360,13 +366,23 @@ fn counted() -> impl Strategy<Value = Rule> {
         (text_of(&["tenant", "tool.name", "client"]), condition())
             .prop_map(|(field, condition)| Kind::ValueCount { field, condition }),
     ];
-    (kind, prop::sample::select(Sort::ALL.to_vec()), groups(), 1..15_i64).prop_map(
-        |(kind, sort, group_by, timespan)| Rule {
-            kind,
-            stages: vec![Stage { sort, count: None }],
-            group_by,
-            alias: None,
-            timespan,
+    // rsigma counts a call once for each of the rules that it fits, which matters where it is calls that are counted.
+    let alone = (Just(Sort::ALONE.to_vec()).prop_shuffle(), 1..4_usize);
+    let mixed = (Just(Sort::ALL.to_vec()).prop_shuffle(), 1..4_usize);
+    let field = text_of(&["principal", "client", "tenant"]);
+    let alias = prop::option::weighted(0.2, prop::collection::vec(field, 3));
+    (kind, alone, mixed, groups(), alias, 1..15_i64).prop_map(
+        |(kind, alone, mixed, group_by, alias, timespan)| {
+            let is_alone = matches!(kind, Kind::EventCount(_)) && mixed.1 > 1;
+            let (sorts, width) = if is_alone { alone } else { mixed };
+            let stages = sorts.into_iter().take(width).map(|sort| Stage { sort, count: None });
+            Rule {
+                kind,
+                stages: stages.collect(),
+                group_by: if alias.is_some() { vec!["who"] } else { group_by },
+                alias,
+                timespan,
+            }
         },
     )
 }

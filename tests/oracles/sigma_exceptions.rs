@@ -40,6 +40,12 @@ impl Exception {
                 let last = rule.stages.last().unwrap();
                 matches!(rule.kind, Kind::TemporalOrdered) && !last.sort.fits(closing)
             }
+            // A count takes a call once, whatever number of its rules it fits.
+            Self::OneForTwo
+                if matches!(rule.kind, Kind::EventCount(_) | Kind::ValueCount { .. }) =>
+            {
+                false
+            }
             Self::OneForTwo => {
                 let counts = rule.stages.iter().filter_map(|stage| stage.count);
                 let longest = counts.map(|(timespan, _)| timespan).max().unwrap_or(0);
@@ -102,6 +108,10 @@ fn correlations_differ_where_it_is_known() {
     // Any of the rules is enough for rsigma where a temporal rule has no condition.
     let found = closings(&rule(Kind::Temporal, &stages), &[at(0, "fetch")]);
     assert_eq!(found, [vec![], vec![0]]);
+    // One call that two of its rules fit is two for rsigma.
+    let denied = Shape { class: OutcomeClass::Denied, ..at(0, "fetch") };
+    let twice = rule(Kind::EventCount("gte: 2".to_owned()), &[Sort::Fetch, Sort::Denied]);
+    assert_eq!(closings(&twice, &[denied]), [vec![], vec![0]]);
     // It knows no time within a second: the read came first.
     let ordered = rule(Kind::TemporalOrdered, &stages);
     let found = closings(&ordered, &[at(10, "read"), at(14, "fetch")]);

@@ -127,6 +127,23 @@ fn a_new_file_is_in_force_with_the_past_that_its_calls_need() {
 }
 
 #[test]
+fn a_rule_that_takes_all_calls_as_one_group_reads_their_past_and_is_shown() {
+    let site = Site::start();
+    site.append(&format!("{}{}", post("kim", 0), post("lee", 30)));
+    fs::write(site.rule("posts.yml"), POSTS.replace("  group-by: [actor]\n", "")).unwrap();
+    site.await_page("/rules", "within 60 s, all calls as one group", true);
+    // Two of the three were stored before the rule was there.
+    site.append(&post("mo", 60));
+    await_that("the alert", || site.alerts_of("posts").len() == 1);
+    let alert = &site.alerts_of("posts")[0];
+    assert_eq!((&alert["why"]["value"], &alert["group"]), (&3.into(), &serde_json::json!({})));
+    site.append(&post("kim", 70));
+    await_that("the second match", || site.alerts_of("posts")[0]["count"] == 2);
+    let shown = site.page(&format!("/incidents/{}", alert["alert_id"].as_str().unwrap()));
+    assert!(["kim", "lee", "mo"].iter().all(|who| shown.contains(who)), "{shown}");
+}
+
+#[test]
 fn a_broken_file_is_refused_with_a_banner_and_the_rules_before_it_stay() {
     let site = Site::start();
     fs::write(site.rule("posts.yml"), POSTS).unwrap();

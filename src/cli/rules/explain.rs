@@ -237,8 +237,12 @@ fn print(
     alerts: &[OfCall<'_>],
     is_cut: bool,
 ) -> std::io::Result<()> {
-    let groups: Vec<&str> = rule.group_by().collect();
-    writeln!(out, "\n{} ({}, by {})", rule.name, rule.type_word(), groups.join(", "))?;
+    let fields: Vec<&str> = rule.group_by().collect();
+    let groups = match fields.as_slice() {
+        [] => "all calls as one group".to_owned(),
+        fields => format!("by {}", fields.join(", ")),
+    };
+    writeln!(out, "\n{} ({}, {groups})", rule.name, rule.type_word())?;
     for alert in alerts {
         let status = if alert.is_retracted { "retracted" } else { alert.status };
         writeln!(
@@ -261,7 +265,7 @@ fn print(
         writeln!(out, "  (looked at the first {AROUND_MAX} calls of its group alone)")?;
     }
     let is_filled = told.stages.iter().any(|stage| stage.fits);
-    if is_filled {
+    if is_filled && !told.group.is_empty() {
         let group: Vec<String> = told
             .group
             .iter()

@@ -31,8 +31,10 @@ fn print(out: &mut impl Write, entry: &RuleEntry, rule: Option<&Rule>) -> std::i
         None => "",
     };
     let kind = rule.map_or("", Rule::type_word);
-    let group =
-        rule.map_or_else(String::new, |rule| rule.group_by().collect::<Vec<_>>().join(", "));
+    let group = rule.map_or_else(String::new, |rule| match rule.group_by().collect::<Vec<_>>() {
+        fields if fields.is_empty() => "(one group)".to_owned(),
+        fields => fields.join(", "),
+    });
     let title = rule.map_or_else(String::new, |rule| display_untrusted(&rule.title));
     let name = display_untrusted(&entry.name);
     writeln!(

@@ -15,6 +15,8 @@ use crate::store::{EvidenceRow, EvidenceRows, TextPlace};
 /// Rows after which those of alerts that did not change since half as many were written are forgotten: eight bytes
 /// each.
 const ROWS_MAX: usize = 8_000_000;
+/// A set takes as much of memory as so many rows, beside its own.
+const ROWS_OF_A_SET: usize = 16;
 /// A row that the alert rests on no longer.
 const GONE: u64 = 0;
 /// The bit of a row's hash that says that all lines of its call are there.
@@ -31,7 +33,7 @@ pub(in crate::daemon) struct Kept {
     sets: FxHashMap<AlertId, Set>,
     /// Sets that have not changed since `sets` was begun.
     older: FxHashMap<AlertId, Set>,
-    /// Rows of `sets`.
+    /// What `sets` take of memory, in rows.
     rows: usize,
     calls: Calls,
 }
@@ -42,6 +44,13 @@ struct Set {
     seq: u64,
     /// A hash of what each row says, by its number.
     rows: Vec<u64>,
+}
+
+impl Set {
+    /// What it takes of memory, in rows.
+    fn weight(&self) -> usize {
+        self.rows.len() + ROWS_OF_A_SET
+    }
 }
 
 /// The calls that alerts rest on, as long as somebody else holds them. Several alerts rest on one call, and an alert
@@ -137,9 +146,9 @@ impl Kept {
         let grown = set.as_ref().map(|set| set.seq);
         let mut set = set.unwrap_or_else(|| Set { seq, rows: Vec::with_capacity(wanted.len()) });
         let mut added = Vec::new();
-        for Wanted { index, hash, lacking, .. } in wanted {
+        for Wanted { index, hash, lacking, is_shown } in wanted {
             let Some(evidence) = alert.evidence.get(index) else { continue };
-            if lacking.is_some() && !lines.are_whole(&evidence.call) {
+            if lacking.is_some() && !is_shown && !lines.are_whole(&evidence.call) {
                 continue;
             }
             let Shown { place, is_whole } = self.calls.text(&evidence.call, lines, texts, seq);
@@ -178,7 +187,7 @@ impl Kept {
     fn take(&mut self, id: AlertId) -> Option<Set> {
         match self.sets.remove(&id) {
             Some(set) => {
-                self.rows -= set.rows.len();
+                self.rows -= set.weight();
                 Some(set)
             }
             None => self.older.remove(&id),
@@ -186,7 +195,7 @@ impl Kept {
     }
 
     fn keep(&mut self, id: AlertId, set: Set) {
-        self.rows += set.rows.len();
+        self.rows += set.weight();
         self.sets.insert(id, set);
         if self.rows > ROWS_MAX / 2 {
             (self.older, self.rows) = (std::mem::take(&mut self.sets), 0);
@@ -255,7 +264,9 @@ impl Calls {
         seq: u64,
     ) -> Shown {
         let known = self.known(call);
-        if let Some(shown) = known.text.filter(|text| text.is_whole || text.place.seq == seq) {
+        // One without all lines is shared within its batch, unless they were found meanwhile.
+        let is_as_good = |text: &Shown| text.place.seq == seq && !lines.are_whole(call);
+        if let Some(shown) = known.text.filter(|text| text.is_whole || is_as_good(text)) {
             return shown;
         }
         let evidence = Evidence { stage: "".into(), call: Arc::clone(call) };

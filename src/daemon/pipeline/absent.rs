@@ -77,8 +77,10 @@ impl Pipeline {
             self.judged = judged;
         }
         if self.absence.is_settled() {
-            self.kept.forget_texts();
-            self.store.tidy()?;
+            let is_tidied = self.store.tidy()?;
+            if is_tidied {
+                self.kept.forget_texts();
+            }
         }
         Ok(())
     }
@@ -195,4 +197,4 @@ impl Pipeline {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

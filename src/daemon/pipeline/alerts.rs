@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::Pipeline;
-use crate::daemon::evidence::Paths;
+use crate::daemon::evidence::{Paths, Plan};
 use crate::daemon::facts;
 use crate::journal::Fact;
 use crate::model::{Alert, AlertChange, AlertId, Call, EventKind, IngestCode, Micros, OutboxItem};
@@ -77,24 +77,38 @@ impl Pipeline {
         batch: &mut Batch,
     ) -> Result<(), StoreError> {
         self.lines.make_room();
-        let mut plans = Vec::with_capacity(changed.len());
+        let mut ready = Vec::new();
         let mut asked = Vec::new();
-        for Changed { alert, stored, .. } in &changed {
-            let plan = self.kept.plan(alert);
+        for Changed { alert, replaces, stored } in changed {
+            let plan = self.kept.plan(&alert);
             let mut is_found = true;
-            for call in plan.calls(alert) {
+            for call in plan.calls(&alert) {
                 is_found &= self.lines.look(call, paths, &mut self.intake);
             }
             if !is_found {
-                asked.extend_from_slice(stored);
+                asked.extend(self.lines.not_asked(&stored));
             }
-            plans.push(plan);
+            ready.push((alert, replaces, plan));
+            if self.lines.are_many() {
+                self.put_ready(std::mem::take(&mut ready), &std::mem::take(&mut asked), batch)?;
+                self.lines.make_room();
+            }
         }
+        self.put_ready(ready, &asked, batch)
+    }
+
+    /// Adds alerts whose lines were looked for; those that no file holds may be stored with the alerts that are asked.
+    fn put_ready(
+        &mut self,
+        ready: Vec<(Alert, Vec<AlertId>, Plan)>,
+        asked: &[AlertId],
+        batch: &mut Batch,
+    ) -> Result<(), StoreError> {
         if !asked.is_empty() {
-            self.lines.recall(self.reader.lines_of(&asked)?);
+            self.lines.recall(self.reader.lines_of(asked)?);
         }
         let seq = self.store.seq() + 1;
-        for (Changed { mut alert, replaces, .. }, plan) in changed.into_iter().zip(plans) {
+        for (mut alert, replaces, plan) in ready {
             let texts = &mut batch.evidence_texts;
             let evidence = self.kept.put(plan, &alert, &self.lines, texts, seq);
             // The rows say it all.

@@ -12,15 +12,24 @@ use crate::store::{Batch, Store, StoreError};
 
 /// So many times as long as it takes to join the newest day anew passes before that is done again: reading goes before.
 const REST_TIMES: u32 = 20;
+/// So long at least: what is read next finds nothing in memory.
+const REST_MIN: Duration = Duration::from_secs(1);
+/// And no longer: meanwhile the newest calls are joined by what was known before.
+const REST_MAX: Duration = Duration::from_hours(1);
 
 /// What is to be joined anew.
+///
+/// Until the newest day is, its calls depend on what came first. Its measures move most while it holds little, and then
+/// it is cheap: how long it rests goes by what it costs.
+#[derive(Default)]
 pub(super) struct Rejoining {
     stale: Vec<StaleDay>,
+    /// True where these are of the newest day, which rests.
+    is_newest: bool,
     is_single_pass: bool,
-    /// How often the newest day may be, while its measures still move.
-    every_micros: i64,
-    /// When it last was.
+    /// When the newest day was last joined anew, and how long that is not done again.
     at: Option<Micros>,
+    rest_micros: i64,
 }
 
 impl Rejoining {
@@ -31,15 +40,32 @@ impl Rejoining {
             let (samples, uses) = store.clocks_on(day)?;
             stale.extend(Clocks::stale_on(day, samples, uses));
         }
-        let every_micros = if is_single_pass { 0 } else { Micros::MINUTE };
-        Ok(Self { stale, is_single_pass, every_micros, at: None })
+        Ok(Self { stale, is_single_pass, ..Self::default() })
+    }
+
+    /// The next day to be joined anew. With `all`, the newest one too, if it has rested.
+    fn next(&mut self, all: bool, now: Micros, correlator: &mut Correlator) -> Option<StaleDay> {
+        if self.stale.is_empty() {
+            self.stale = correlator.stale_clocks(false);
+            self.is_newest = false;
+        }
+        if self.stale.is_empty() && all && self.has_rested(now) {
+            self.stale = correlator.stale_clocks(true);
+            self.is_newest = true;
+        }
+        self.stale.pop()
+    }
+
+    fn has_rested(&self, now: Micros) -> bool {
+        self.at.is_none_or(|at| now.since(at).abs() >= self.rest_micros)
     }
 
     /// How long it took to join a day anew.
-    fn note(&mut self, took: Duration) {
-        if !self.is_single_pass {
-            let rest = i64::try_from((took * REST_TIMES).as_micros()).unwrap_or(i64::MAX);
-            self.every_micros = rest.clamp(Micros::MINUTE, Micros::HOUR);
+    fn note(&mut self, took: Duration, now: Micros) {
+        if self.is_newest && !self.is_single_pass {
+            let rest = (took * REST_TIMES).clamp(REST_MIN, REST_MAX);
+            self.rest_micros = i64::try_from(rest.as_micros()).unwrap_or(i64::MAX);
+            self.at = Some(now);
         }
     }
 }
@@ -65,17 +91,9 @@ impl Pipeline {
 
     /// Joins one day of two streams anew, if there is one to be. With `all`, the newest day as well.
     pub(super) fn rejoin(&mut self, all: bool, now: Micros) -> Result<Option<Step>, StoreError> {
-        let Rejoining { stale, every_micros, at, .. } = &mut self.rejoining;
-        let all = all && at.is_none_or(|at| now.since(at).abs() >= *every_micros);
-        if stale.is_empty() {
-            *stale = self.correlator.stale_clocks(all);
-        }
-        let Some(stale) = stale.pop() else {
+        let Some(stale) = self.rejoining.next(all, now, &mut self.correlator) else {
             return Ok(None);
         };
-        if all {
-            *at = Some(now);
-        }
         let began = Instant::now();
         self.know_days(&self.correlator.plan_clock(&stale))?;
         let rejoin = self.correlator.begin_rejoin(stale);
@@ -94,7 +112,7 @@ impl Pipeline {
         batch.judged = self.settled();
         self.store_batch(alerts, now, &mut batch)?;
         self.note_absence(&batch);
-        self.rejoining.note(began.elapsed());
+        self.rejoining.note(began.elapsed(), now);
         Ok(Some(Step {
             alerts: (batch.alerts.len() + batch.retracted.len()) as u64,
             seq: self.store.seq(),
@@ -132,3 +150,6 @@ impl Pipeline {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use crate::model::{Labels, OutcomeClass};
 const SECOND: i64 = 1_000_000;
 
 /// A rule over `fetch`, `read` and `post`, one over counts, one over first tenants, one over single calls.
-const RULES: [(&str, &str); 4] = [
+const RULES: [(&str, &str); 6] = [
     (
         "chain.yml",
         "title: t\ncorrelation: {type: temporal_ordered, rules: [f, r, p], group-by: [actor], timespan: 10s}\n---\n\
@@ -26,6 +26,23 @@ const RULES: [(&str, &str); 4] = [
         "first.yml",
         "title: t\ncorrelation: {type: first_seen, rules: [a], fields: [principal, tenant]}\n\
          ---\n{title: a, name: a, logsource: {product: mcp}, detection: {s: {tenant|exists: true}, condition: s}}\n",
+    ),
+    (
+        "twice.yml",
+        "title: t\ncorrelation: {type: event_count, rules: [pair], group-by: [actor], timespan: 60s, \
+         condition: {gte: 2}}\n---\ntitle: pair\nname: pair\ncorrelation: {type: temporal_ordered, rules: [f, r], \
+         group-by: [actor], timespan: 10s}\n---\n\
+         {title: f, name: f, logsource: {product: mcp}, detection: {s: {tool.name: fetch}, condition: s}}\n---\n\
+         {title: r, name: r, logsource: {product: mcp}, detection: {s: {tool.name: read}, condition: s}}\n",
+    ),
+    (
+        "after.yml",
+        "title: t\ncorrelation: {type: temporal_ordered, rules: [pair, p], group-by: [], timespan: 20s}\n---\n\
+         title: pair\nname: pair\ncorrelation: {type: temporal_ordered, rules: [f, r], group-by: [], \
+         timespan: 10s}\n---\n\
+         {title: f, name: f, logsource: {product: mcp}, detection: {s: {tool.name: fetch}, condition: s}}\n---\n\
+         {title: r, name: r, logsource: {product: mcp}, detection: {s: {tool.name: read}, condition: s}}\n---\n\
+         {title: p, name: p, logsource: {product: mcp}, detection: {s: {tool.name: post}, condition: s}}\n",
     ),
     (
         "single.yml",
@@ -251,4 +268,34 @@ fn the_engine_and_the_explanation_agree_on_the_shipped_rules_cases() {
             }
         }
     }
+}
+
+#[test]
+fn what_is_missing_inside_of_a_stage_is_told_and_else_what_its_closing_call_lacked() {
+    let of = |rule: &str, tools: &[(i64, &'static str)], index: usize| {
+        let calls = calls(tools);
+        let told = of_rule(rule, &calls[index], &calls);
+        assert_eq!(told.is_matched, told.missing.is_empty());
+        told.missing.join("; ")
+    };
+    let two = [(0, "fetch"), (50, "read"), (300, "fetch"), (350, "read")];
+    assert_eq!([0, 1, 2, 3].map(|index| of("twice", &two, index)), [""; 4]);
+    // One pair, of which both calls lack the other one.
+    let once = "1 of 2 calls within 60 s";
+    assert_eq!([0, 1].map(|index| of("twice", &two[..2], index)), [once; 2]);
+    let open = "in `pair`: as stage `f`: stage `r` did not come after it within 10 s";
+    assert_eq!(of("twice", &two[..3], 2), open);
+    let slow = "in `pair`: its stages came within 10.1 s, and 10 s are allowed";
+    assert_eq!(of("twice", &[(0, "fetch"), (101, "read")], 0), slow);
+
+    let whole = [(0, "fetch"), (50, "read"), (250, "post")];
+    assert_eq!([0, 1, 2].map(|index| of("after", &whole, index)), [""; 3]);
+    let alone = "as stage `pair`: stage `p` did not come after it within 20 s";
+    assert_eq!([0, 1].map(|index| of("after", &whole[..2], index)), [alone; 2]);
+    let post = "as stage `p`: stage `pair` did not come before it within 20 s";
+    assert_eq!(of("after", &[(0, "fetch"), (250, "post")], 1), post);
+    let calls = calls(&whole);
+    let told = of_rule("after", &calls[0], &calls);
+    assert_eq!(told.stages[0].count.as_deref(), Some("pair"));
+    assert_eq!((told.stages[2].count.as_deref(), told.group), (None, Vec::new()));
 }

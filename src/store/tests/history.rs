@@ -128,6 +128,11 @@ fn the_alerts_of_a_rule_come_with_their_groups_from_when_they_matter() {
     let of_either = |(group, _): &(_, _)| group == first || group == second;
     assert!(some.len() == 2 && some.iter().all(of_either), "none of other groups");
     assert_eq!(store.alerts_of("a-rule", Some(Micros(6)), None).unwrap().len(), 3);
+    let of_all = store.alerts_of("another-rule", None, Some(&[&[]])).unwrap();
+    assert_eq!(of_all.len(), 1, "of a rule whose calls are one group");
+    // A rule that lost a field hears of what it said before, and can take it back.
+    let shorter = store.alerts_of("a-rule", None, Some(&[&first[..1]])).unwrap();
+    assert_eq!(shorter.len(), FIELDS.len());
 }
 
 #[test]

@@ -199,3 +199,51 @@ fn a_set_most_of_whose_rows_are_gone_is_begun_anew() {
     let begun = sets.iter().filter(|set| set.is_none()).count();
     assert!((2..=6).contains(&begun), "{begun}");
 }
+
+#[test]
+fn lines_that_another_alert_has_stored_are_found_though_the_first_to_ask_had_none() {
+    let calls = calls(1..=1);
+    let mut remembered = lines(&calls, false);
+    let stored_with_b = || {
+        let one = lines(&calls, true);
+        one.of(&calls[0])
+    };
+    let (a, b) = (AlertId([1; 16]), AlertId([2; 16]));
+    assert_eq!(remembered.not_asked(&[a]).collect::<Vec<_>>(), [a]);
+    remembered.recall(Vec::new());
+    assert!(!remembered.are_whole(&calls[0]));
+    // Later, the one that has them: it is asked, and once.
+    assert_eq!(remembered.not_asked(&[a, b]).collect::<Vec<_>>(), [b]);
+    remembered.recall(stored_with_b());
+    assert!(remembered.are_whole(&calls[0]));
+    assert_eq!(remembered.not_asked(&[a, b]).count(), 0);
+    // In one batch: the text without lines that the first of them has is not taken for the second.
+    let mut kept = Kept::default();
+    let mut texts = Vec::new();
+    let (first, second) = (alert(1, &calls), alert(2, &calls));
+    let (lacking, there) = (lines(&calls, false), remembered);
+    let plan = kept.plan(&first);
+    kept.put(plan, &first, &lacking, &mut texts, 1);
+    let plan = kept.plan(&second);
+    kept.put(plan, &second, &there, &mut texts, 1);
+    assert_eq!(texts.len(), 2);
+    assert!(texts[1].contains("line 1") && !texts[0].contains("line 1"), "{texts:?}");
+    // And the first one gets them, whoever still remembers the lines.
+    let row = written(&mut kept, 2, &first, &lines(&calls, false));
+    assert_eq!(row, (Some(1), vec![1], vec![0], 0));
+}
+
+/// Of many small sets the sets are what memory holds.
+#[test]
+fn sets_are_forgotten_by_what_they_take_also_those_without_rows() {
+    let mut kept = Kept::default();
+    let calls = calls(1..=1);
+    let lines = lines(&calls, true);
+    for number in 0..3 {
+        let mut one = alert(number, &calls);
+        one.evidence.truncate(usize::from(number > 0));
+        written(&mut kept, 1, &one, &lines);
+    }
+    assert_eq!(kept.rows, 3 * ROWS_OF_A_SET + 2);
+    assert_eq!(kept.sets.len(), 3);
+}

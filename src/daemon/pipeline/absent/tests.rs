@@ -177,7 +177,7 @@ fn stored(pipeline: &Pipeline) -> (Found, Vec<Call>) {
     (found, calls)
 }
 
-fn setup(home: &Path) -> Setup {
+pub(in crate::daemon) fn setup(home: &Path) -> Setup {
     let logs = home.join("logs");
     fs::create_dir_all(&logs).unwrap();
     let database = home.join("calltrail.duckdb");
