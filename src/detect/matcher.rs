@@ -76,7 +76,9 @@ impl Expr {
         match self {
             Self::Item(item) => item.set_number(numbers),
             Self::And(parts) | Self::Or(parts) => {
-                parts.iter_mut().for_each(|part| part.set_numbers(numbers));
+                for part in parts {
+                    part.set_numbers(numbers);
+                }
             }
             Self::Not(part) => part.set_numbers(numbers),
         }

@@ -353,13 +353,17 @@ mod tests {
         );
         let mut rules = RuleSet::compile(&[("x.yml", &text)]).unwrap();
         let written = rules.detections.len();
-        let numbers: String = (0..40).map(|item| format!("\"args.a{item}|lt\" = 2\n")).collect();
+        let lines = |letter: char, number: usize| -> String {
+            let line = |item| format!("\"args.{letter}{item}|lt\" = 2\n");
+            (0..number).map(line).collect()
+        };
+        let numbers = lines('a', 40);
         let (overrides, found) = Overrides::parse("o.toml", &format!("[x.numbers]\n{numbers}"));
         assert_eq!((found, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
         assert_eq!(rules.detections.len(), written + 1);
         let changed = format!("{:?}", rules.detections.last());
         assert_eq!(changed.matches("Number(Less, 2.0)").count(), 40, "{changed}");
-        let wrong: String = (0..200).map(|item| format!("\"args.b{item}|lt\" = 2\n")).collect();
+        let wrong = lines('b', 200);
         let text = format!("[x.numbers]\n{wrong}\n[y]\n[\"a.yml\"]\n");
         let (overrides, found) = Overrides::parse("o.toml", &text);
         let told = rules.tune(&overrides, &["a"]);
