@@ -18,7 +18,7 @@ use super::words::{count, count_of};
 use super::{Common, setup};
 use crate::daemon::{OVERRIDES, Rehearsal, RuleFolder, RulesError};
 use crate::detect::{
-    CaseLog, Rule, RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped,
+    CaseLog, Effort, Rule, RuleProblem, RuleSet, TestResult, merge, rule_name, run_tests, shipped,
 };
 use crate::untrusted::display_untrusted;
 
@@ -105,14 +105,14 @@ fn problems(files: &RuleFolder) -> Vec<RuleProblem> {
     // They may be about built-in rules as well.
     let shipped = shipped();
     let merged = merge(&shipped, &texts);
-    let (written, ..) = RuleSet::readable(&merged);
     let (mut rules, found, unreadable) = RuleSet::readable(&merged);
     // What is made of all files together has a bound, and a built-in one may be the first without room.
     problems.extend(found);
     let unread = files.problems().map(|problem| &*problem.file);
     let others: Vec<&str> = unreadable.into_iter().chain(unread).map(rule_name).collect();
+    let before = rules.doubted(&overrides, Effort::Check);
     problems.extend(rules.tune(&overrides, &others));
-    problems.extend(rules.inspect_tuned(&written, &overrides).into_values().flatten());
+    problems.extend(rules.doubted_since(&before, &overrides).into_values().flatten());
     problems.extend(files.misnamed.iter().cloned());
     problems.sort();
     problems.dedup();

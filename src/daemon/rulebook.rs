@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::rule_folder::{self, Fingerprint, RuleFolder};
-use crate::detect::{Overrides, Rule, RuleProblem, RuleSet, merge, rule_name, shipped};
+use crate::detect::{Effort, Overrides, Rule, RuleProblem, RuleSet, merge, rule_name, shipped};
 use crate::untrusted::display_untrusted;
 
 /// Where rules come from.
@@ -28,6 +28,7 @@ pub struct Rulebook {
     pub entries: Vec<RuleEntry>,
     /// Those that are switched off, as far as they can be read.
     off: RuleSet,
+    overrides: Overrides,
 }
 
 /// One rule file.
@@ -40,8 +41,8 @@ pub struct RuleEntry {
     pub is_disabled: bool,
     /// What the overrides change, a phrase each.
     pub changes: Vec<String>,
-    /// Why the rule, since they changed it, probably does not do what is meant: a line each.
-    pub doubts: Vec<String>,
+    /// Why the rule, since they changed it, probably does not do what is meant.
+    pub doubts: Vec<RuleProblem>,
 }
 
 /// Where a rule file comes from.
@@ -117,6 +118,7 @@ impl RuleSource {
         problems.extend(found);
         let off_or_bad = off.iter().map(|(file, _)| *file).chain(unreadable).map(rule_name);
         let others: Vec<&str> = off_or_bad.chain(unread()).collect();
+        let before = rules.doubted(&overrides, Effort::Load);
         problems.extend(rules.tune(&overrides, &others));
         problems.sort();
         let is_there = |name: &String| files.iter().any(|(file, _)| rule_name(file) == *name);
@@ -129,11 +131,13 @@ impl RuleSource {
             let may_pass = own.unread.iter().any(|unread| unread.may_pass);
             return Err(RulesError::Problems { problems, may_pass });
         }
-        let mut doubts = doubts(&rules, &on, &overrides);
+        let mut doubts = rules.doubted_since(&before, &overrides);
+        let paths: BTreeMap<&str, &PathBuf> =
+            own.files.iter().map(|(name, _, path)| (&**name, path)).collect();
         let entries: Vec<RuleEntry> = files
             .iter()
             .map(|(file, text)| {
-                let path = own.files.iter().find(|(name, ..)| name == file).map(|(.., path)| path);
+                let path = paths.get(file).copied();
                 let name = rule_name(file);
                 let is_shipped = shipped.iter().any(|(file, _)| rule_name(file) == name);
                 RuleEntry {
@@ -153,7 +157,7 @@ impl RuleSource {
         let is_off = |file: &str| is_off(file) || overrides.disables(rule_name(file));
         let off: Vec<_> = files.iter().filter(|(file, _)| is_off(file)).copied().collect();
         let (off, ..) = RuleSet::readable(&off);
-        Ok(Rulebook { rules: Arc::new(rules), entries, off })
+        Ok(Rulebook { rules: Arc::new(rules), entries, off, overrides })
     }
 
     /// What the folder looks like now; empty for one that cannot be looked at.
@@ -162,24 +166,58 @@ impl RuleSource {
     }
 }
 
-/// What is doubted of rules only since overrides changed them, by name.
-fn doubts(
-    rules: &RuleSet,
-    files: &[(&str, &str)],
-    overrides: &Overrides,
-) -> BTreeMap<String, Vec<String>> {
-    if overrides.changed() == 0 {
-        return BTreeMap::new();
-    }
-    let (written, ..) = RuleSet::readable(files);
-    let lines = |doubts: Vec<RuleProblem>| doubts.iter().map(ToString::to_string).collect();
-    let found = rules.inspect_tuned(&written, overrides);
-    found.into_iter().map(|(name, doubts)| (name, lines(doubts))).collect()
-}
-
 impl Rulebook {
     /// The rule of an entry; none for one that is switched off and cannot be read.
     pub fn rule(&self, name: &str) -> Option<&Rule> {
-        self.rules.rules().iter().chain(self.off.rules()).find(|rule| *rule.name == *name)
+        self.all().find(|rule| *rule.name == *name)
+    }
+
+    /// All rules that can be read.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.rules().iter().chain(self.off.rules())
+    }
+
+    /// Whether the overrides of both change a rule in the same way.
+    pub(super) fn is_changed_like(&self, other: &Self, name: &str) -> bool {
+        self.overrides.is_alike(&other.overrides, name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const RULE: &str =
+        "title: Mine\nlogsource: {product: mcp}\ndetection:\n  s: {ran: no}\n  condition: s\n";
+
+    #[test]
+    fn one_broken_file_hides_nothing_that_is_wrong_with_the_others() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| home.path().join(name);
+        fs::write(file("broken.yml"), "title: [\n").unwrap();
+        fs::write(file("latin.yml"), b"title: \xe9\n").unwrap();
+        fs::write(file("wrong.yml"), RULE.replace("ran", "rann")).unwrap();
+        let overrides =
+            "[broken]\ncount = 1\n[latin]\n[call-brust]\n[call-burst]\ncuont = 2\nlevel = \n";
+        fs::write(file("overrides.toml"), overrides).unwrap();
+        let wanted = RuleSource {
+            folder: Some(home.path().to_path_buf()),
+            disabled: vec!["no-such".to_owned()],
+        };
+        let told = wanted.load().unwrap_err().to_string();
+        let starts: Vec<&str> =
+            told.lines().skip(1).filter_map(|line| line.split(": ").next()).collect();
+        assert!(told.contains("no-such"), "{told}");
+        let expected = [
+            "broken.yml:1:8",
+            "latin.yml:1:8",
+            "overrides.toml:4:2",
+            "overrides.toml:6:1",
+            "overrides.toml:7:9",
+            "wrong.yml:4:7",
+        ];
+        assert_eq!(starts, expected, "{told}");
     }
 }

@@ -31,7 +31,7 @@ impl Compare {
 }
 
 /// Comparisons that must all hold, such as `{gte: 3, lt: 10}`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
     all: Vec<(Compare, f64)>,
 }

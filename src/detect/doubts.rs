@@ -6,17 +6,38 @@ use std::collections::BTreeMap;
 use super::bounds::Bounds;
 use super::compile::{Compiled, compiled};
 use super::field::GroupField;
-use super::matcher::{Expr, Item};
-use super::overrides::Overrides;
+use super::matcher::Expr;
+use super::overrides::{Override, Overrides};
+use super::possible::{self, Work, asked};
 use super::problem::RuleProblem;
 use super::rule::{FirstSeen, Kind, Rule, RuleSet};
 use super::stages::{Chain, Slot, Stage};
 use super::tally::Counted;
 
-/// Combinations of values that are tried, times what is asked of each; with more, a detection is taken to be possible.
-const TRIED_MAX: usize = 2_000_000;
-/// Values that are compared with; with more, too.
-const ASKED_MAX: usize = 1000;
+/// How much is done to find what can never happen: where rules are taken over everything else waits for it.
+#[derive(Clone, Copy, Debug)]
+pub enum Effort {
+    /// While rules are taken over.
+    Load,
+    /// Where people ask for it.
+    Check,
+}
+
+/// What is doubted of the rules that overrides can make doubtful, before they change them.
+#[derive(Debug)]
+pub struct Doubted {
+    /// By the rule's name; none where there was too much to look at.
+    rules: BTreeMap<String, Option<Vec<RuleProblem>>>,
+    work_max: usize,
+}
+
+/// Looks for what can never happen in rules of a set.
+struct Inquiry<'a> {
+    detections: &'a [Expr],
+    /// How many values each of them compares with.
+    asked: Vec<usize>,
+    work: Work,
+}
 
 impl RuleSet {
     /// Everything that is wrong with the files, given as (name, text): also with those that can be
@@ -36,52 +57,113 @@ impl RuleSet {
         (set, problems, unreadable)
     }
 
-    /// What is doubted of rules only since overrides changed them, by the rule's name; `written` are the rules without
-    /// the overrides.
-    pub fn inspect_tuned(
+    /// What is doubted of the rules now, of those that the overrides can make doubtful. To be asked before they change
+    /// them, for [`Self::doubted_since`].
+    pub fn doubted(&self, overrides: &Overrides, effort: Effort) -> Doubted {
+        self.doubted_within(overrides, effort.work_max())
+    }
+
+    fn doubted_within(&self, overrides: &Overrides, work_max: usize) -> Doubted {
+        let inquiry = Inquiry::new(&self.detections, work_max);
+        let rules = self.changed_by(overrides);
+        let rules = rules.map(|(rule, _)| (rule.name.to_string(), inquiry.of_rule(rule))).collect();
+        Doubted { rules, work_max }
+    }
+
+    /// What is doubted of rules only since overrides changed them, by the rule's name: as much is done to find it as
+    /// was before.
+    pub fn doubted_since(
         &self,
-        written: &Self,
+        before: &Doubted,
         overrides: &Overrides,
     ) -> BTreeMap<String, Vec<RuleProblem>> {
+        let inquiry = Inquiry::new(&self.detections, before.work_max);
         let mut found = BTreeMap::new();
-        for (name, change) in &overrides.rules {
-            let of = |set: &Self| {
-                let rule = set.rules.iter().find(|rule| *rule.name == **name);
-                rule.map_or_else(Vec::new, |rule| set.doubts_of(rule))
-            };
-            let doubts = of(self);
-            if doubts.is_empty() {
-                continue;
-            }
-            let known = of(written);
+        for (rule, change) in self.changed_by(overrides) {
+            let name = &*rule.name;
             // What is compared with is the likeliest reason; where nothing is, the whole table is named.
             let mark = change.numbers.first().map_or(change.mark, |number| number.mark);
-            let told = |doubt: &RuleProblem| {
-                let message = format!("with this, `{name}` is in doubt: {}", doubt.message);
-                RuleProblem::at(&overrides.file, mark, message)
+            let problem = |message| RuleProblem::at(&overrides.file, mark, message);
+            let known = before.rules.get(name).and_then(Option::as_ref);
+            let told = match known.zip(inquiry.of_rule(rule)) {
+                Some((known, doubts)) => {
+                    let new = doubts.iter().filter(|doubt| !known.contains(doubt));
+                    let told = |message| format!("with this, `{name}` is in doubt: {message}");
+                    let mut new: Vec<_> = new.map(|doubt| problem(told(&doubt.message))).collect();
+                    new.dedup();
+                    new
+                }
+                None => vec![problem(format!(
+                    "whether `{name}` can still be what is meant was not looked at: the changed rules ask for too much"
+                ))],
             };
-            let new = doubts.iter().filter(|doubt| !known.contains(doubt));
-            let mut new: Vec<RuleProblem> = new.map(told).collect();
-            new.dedup();
-            if !new.is_empty() {
-                found.insert(name.clone(), new);
+            if !told.is_empty() {
+                found.insert(name.to_owned(), told);
             }
         }
         found
     }
 
-    /// What can never happen, and what would be remembered without end.
-    fn doubts(&self) -> Vec<RuleProblem> {
-        self.rules.iter().flat_map(|rule| self.doubts_of(rule)).collect()
+    /// The rules that overrides can make doubtful, and how they are changed.
+    fn changed_by<'a>(
+        &'a self,
+        overrides: &'a Overrides,
+    ) -> impl Iterator<Item = (&'a Rule, &'a Override)> {
+        let change = |rule: &Rule| overrides.rules.get(&*rule.name);
+        let changed = self.rules.iter().filter_map(move |rule| Some((rule, change(rule)?)));
+        changed.filter(|(_, change)| change.can_be_doubted())
     }
 
-    fn doubts_of(&self, rule: &Rule) -> Vec<RuleProblem> {
+    /// What can never happen, and what would be remembered without end.
+    fn doubts(&self) -> Vec<RuleProblem> {
+        self.doubts_within(Effort::Check.work_max())
+    }
+
+    fn doubts_within(&self, work_max: usize) -> Vec<RuleProblem> {
+        let inquiry = Inquiry::new(&self.detections, work_max);
+        let (mut found, mut passed_over) = (Vec::new(), Vec::new());
+        for rule in &self.rules {
+            match inquiry.of_rule(rule) {
+                Some(doubts) => found.extend(doubts),
+                None => passed_over.push(rule),
+            }
+        }
+        if let Some(first) = passed_over.first() {
+            let message = format!(
+                "whether this rule can find anything was not looked at, as with {} others: the rules ask for too much; \
+                 check them in folders of their own",
+                passed_over.len() - 1
+            );
+            found.push(RuleProblem::at(&first.file, first.mark, message));
+        }
+        found
+    }
+}
+
+impl Effort {
+    /// The most work, as [`Work`] counts it.
+    const fn work_max(self) -> usize {
+        match self {
+            Self::Load => 2_000_000,
+            Self::Check => 50_000_000,
+        }
+    }
+}
+
+impl<'a> Inquiry<'a> {
+    fn new(detections: &'a [Expr], work_max: usize) -> Self {
+        let asked = detections.iter().map(asked).collect();
+        Self { detections, asked, work: Work::new(work_max) }
+    }
+
+    /// What is doubted of one rule; none where there was too much to look at.
+    fn of_rule(&self, rule: &Rule) -> Option<Vec<RuleProblem>> {
         let mut found = Vec::new();
         match &rule.kind {
             Kind::Chain(chain) => self.of_chain(rule, chain, &mut found),
             Kind::FirstSeen(first) => self.of_first_seen(rule, first, &mut found),
         }
-        found
+        (!self.work.is_spent()).then_some(found)
     }
 
     fn of_first_seen(&self, rule: &Rule, first: &FirstSeen, found: &mut Vec<RuleProblem>) {
@@ -211,185 +293,16 @@ impl RuleSet {
         other: Option<&Slot>,
         shared: Option<&[GroupField]>,
     ) -> bool {
-        let expr = |slot: Option<&Slot>| slot.and_then(|slot| self.detections.get(slot.detection));
-        let exprs: Vec<&Expr> = [expr(one), expr(other)].into_iter().flatten().collect();
-        if asked(&exprs) > ASKED_MAX {
-            return true;
-        }
-        Trial::of(&exprs, shared).is_possible(&exprs)
+        let detections = || [one, other].into_iter().flatten().map(|slot| slot.detection);
+        let exprs: Vec<&Expr> = detections().filter_map(|it| self.detections.get(it)).collect();
+        let asked = detections().filter_map(|detection| self.asked.get(detection));
+        let asked = asked.copied().fold(0, usize::saturating_add);
+        possible::are_possible(&exprs, asked, shared, &self.work)
     }
-}
-
-/// How many values the detections compare with.
-fn asked(exprs: &[&Expr]) -> usize {
-    let mut asked = 0_usize;
-    for expr in exprs {
-        expr.each_item(&mut |item| asked = asked.saturating_add(item.tests_len()));
-    }
-    asked
 }
 
 fn name(slot: Option<&Slot>) -> &str {
     slot.map_or("", |slot| &*slot.name)
-}
-
-/// What the items of some detections look at, and the values that tell all of it apart.
-struct Trial<'a> {
-    variables: Vec<Variable>,
-    shared: Option<&'a [GroupField]>,
-}
-
-struct Variable {
-    name: String,
-    /// None: the call has no value. Of a variable that stands for a question, whether it is so.
-    values: Vec<Option<String>>,
-}
-
-/// A detection as truth tables over the variables.
-enum Table {
-    Item { variable: usize, holds: Vec<bool> },
-    And(Vec<Table>),
-    Or(Vec<Table>),
-    Not(Box<Table>),
-}
-
-impl<'a> Trial<'a> {
-    fn of(exprs: &[&Expr], shared: Option<&'a [GroupField]>) -> Self {
-        let mut items = Vec::new();
-        for (number, expr) in exprs.iter().enumerate() {
-            expr.each_item(&mut |item| items.push((number, item)));
-        }
-        let mut trial = Self { variables: Vec::new(), shared };
-        for (number, item) in &items {
-            let name = trial.name_of(*number, item);
-            if trial.variables.iter().any(|known| known.name == name) {
-                continue;
-            }
-            let same: Vec<&Item> = items
-                .iter()
-                .filter(|(number, other)| trial.name_of(*number, other) == name)
-                .map(|(_, item)| *item)
-                .collect();
-            let values = if trial.is_question(item) { yes_no() } else { values(&same) };
-            trial.variables.push(Variable { name, values });
-        }
-        trial
-    }
-
-    /// Questions whose answers are not told apart by values: they may be answered either way.
-    fn is_question(&self, item: &Item) -> bool {
-        !(item.has_one_value() || self.is_shared(item) && item.texts().is_some())
-    }
-
-    fn is_shared(&self, item: &Item) -> bool {
-        let is_field = |field: &GroupField| {
-            // A tool's name is asked with and without its namespace.
-            *field != GroupField::ToolName && field.as_str() == item.field_name()
-        };
-        self.shared.is_some_and(|shared| shared.iter().any(is_field))
-    }
-
-    /// Names what an item looks at: of two calls, what they need not have in common is of its own.
-    fn name_of(&self, number: usize, item: &Item) -> String {
-        let own = if self.shared.is_none() || self.is_shared(item) { 0 } else { number };
-        let what = if self.is_question(item) { item.asks() } else { item.field_name() };
-        format!("{own} {what}")
-    }
-
-    fn is_possible(&self, exprs: &[&Expr]) -> bool {
-        let sizes = self.variables.iter().map(|variable| variable.values.len());
-        let combinations = sizes.fold(1_usize, usize::saturating_mul);
-        if combinations.saturating_mul(asked(exprs)) > TRIED_MAX {
-            return true;
-        }
-        let tables: Vec<Table> =
-            exprs.iter().enumerate().map(|(number, expr)| self.table(number, expr)).collect();
-        (0..combinations).any(|combination| {
-            let mut left = combination;
-            let chosen: Vec<usize> = self
-                .variables
-                .iter()
-                .map(|variable| {
-                    let size = variable.values.len().max(1);
-                    let choice = left % size;
-                    left /= size;
-                    choice
-                })
-                .collect();
-            tables.iter().all(|table| table.holds(&chosen))
-        })
-    }
-
-    fn table(&self, number: usize, expr: &Expr) -> Table {
-        let all = |parts: &[Expr]| parts.iter().map(|part| self.table(number, part)).collect();
-        match expr {
-            Expr::And(parts) => Table::And(all(parts)),
-            Expr::Or(parts) => Table::Or(all(parts)),
-            Expr::Not(part) => Table::Not(Box::new(self.table(number, part))),
-            Expr::Item(item) => {
-                let name = self.name_of(number, item);
-                let found = self.variables.iter().position(|variable| variable.name == name);
-                let variable = found.unwrap_or_default();
-                let values = self.variables.get(variable).map_or(&[][..], |known| &known.values);
-                let holds = |value: &Option<String>| {
-                    if self.is_question(item) {
-                        value.is_some()
-                    } else {
-                        item.holds_for(value.as_deref())
-                    }
-                };
-                Table::Item { variable, holds: values.iter().map(holds).collect() }
-            }
-        }
-    }
-}
-
-impl Table {
-    fn holds(&self, chosen: &[usize]) -> bool {
-        match self {
-            Self::Item { variable, holds } => {
-                let choice = chosen.get(*variable).and_then(|choice| holds.get(*choice));
-                choice.copied().unwrap_or(true)
-            }
-            Self::And(parts) => parts.iter().all(|part| part.holds(chosen)),
-            Self::Or(parts) => parts.iter().any(|part| part.holds(chosen)),
-            Self::Not(part) => !part.holds(chosen),
-        }
-    }
-}
-
-fn yes_no() -> Vec<Option<String>> {
-    vec![None, Some(String::new())]
-}
-
-/// Values of one field that tell apart all that these items ask of it.
-fn values(items: &[&Item]) -> Vec<Option<String>> {
-    let Some(first) = items.first() else { return Vec::new() };
-    let mut values = Vec::new();
-    if first.may_be_missing() {
-        values.push(None);
-    }
-    if let Some(words) = first.words() {
-        values.extend(words.into_iter().map(|word| Some(word.to_owned())));
-    } else if first.is_number() {
-        // Two that nobody may ask for, and those beside each that is: numbers can be whole ones only.
-        let asked = items.iter().flat_map(|item| item.numbers());
-        let mut asked: Vec<f64> = asked.chain([0.0, 1.0]).collect();
-        asked.sort_by(f64::total_cmp);
-        let between: Vec<f64> =
-            asked.windows(2).map(|pair| f64::midpoint(pair[0], pair[1])).collect();
-        let beside =
-            |number: &f64| [number - 1.0, number.floor(), *number, number.ceil(), number + 1.0];
-        let around = asked.iter().flat_map(beside);
-        let numbers = around.chain(between).filter(|number| first.can_be(*number));
-        values.extend(numbers.map(|number| Some(number.to_string())));
-    } else {
-        let texts = items.iter().filter_map(|item| item.texts()).flatten();
-        values.extend(texts.map(|text| Some(text.to_owned())));
-        // And one that nobody asks for.
-        values.push(Some("\u{0}".to_owned()));
-    }
-    values
 }
 
 #[cfg(test)]
@@ -400,11 +313,11 @@ mod tests {
     #[test]
     fn overrides_are_doubted_as_rules_are() {
         let doubts = |text: &str| {
-            let written = RuleSet::compile(&shipped()).unwrap();
             let mut tuned = RuleSet::compile(&shipped()).unwrap();
             let (overrides, problems) = Overrides::parse("overrides.toml", text);
+            let before = tuned.doubted(&overrides, Effort::Load);
             assert_eq!((problems, tuned.tune(&overrides, &[])), (Vec::new(), Vec::new()), "{text}");
-            let found = tuned.inspect_tuned(&written, &overrides);
+            let found = tuned.doubted_since(&before, &overrides);
             found.values().flatten().map(ToString::to_string).collect::<Vec<_>>()
         };
         let never = doubts("[rubber-stamp.numbers]\n\"ask_to_answer_ms|lt\" = 0\n");
@@ -418,6 +331,52 @@ mod tests {
         ] {
             assert_eq!(doubts(good), Vec::<String>::new(), "{good}");
         }
+    }
+
+    /// `number` stages, each of which asks `asked` fields of the calls.
+    fn large(number: usize, asked: usize) -> String {
+        let names: Vec<String> = (0..number).map(|stage| format!("s{stage}")).collect();
+        let items = |name: &str| {
+            let items = (0..asked).map(|item| format!("args.{name}x{item}: x"));
+            helper(name, &items.collect::<Vec<_>>().join(", "))
+        };
+        format!(
+            "title: t\ncorrelation: {{type: temporal, rules: [{}], group-by: [actor], timespan: 1m}}\n{}",
+            names.join(", "),
+            names.iter().map(|name| items(name)).collect::<String>()
+        )
+    }
+
+    #[test]
+    fn what_is_done_to_doubt_overrides_is_bounded_over_all_rules_and_told_where_it_ends() {
+        let large = large(4, 100);
+        let names: Vec<String> = (0..12).map(|rule| format!("big{rule:02}")).collect();
+        let files: Vec<String> = names.iter().map(|name| format!("{name}.yml")).collect();
+        let files: Vec<(&str, &str)> = files.iter().map(|name| (&**name, &*large)).collect();
+        let told = |change: &str, work_max| {
+            let text = names.iter().map(|name| format!("[{name}]\n{change}\n"));
+            let (overrides, problems) = Overrides::parse("o.toml", &text.collect::<String>());
+            let mut rules = RuleSet::compile(&files).unwrap();
+            let before = rules.doubted_within(&overrides, work_max);
+            assert_eq!((problems, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
+            let found = rules.doubted_since(&before, &overrides);
+            found.into_values().flatten().map(|problem| problem.message).collect::<Vec<_>>()
+        };
+        // A rule has 4 stages and 6 pairs of them, which ask for 4 times 100 and 6 times 200.
+        let of_rule = 1600;
+        let change = "timespan = \"5m\"";
+        assert_eq!(told(change, 12 * of_rule), Vec::<String>::new());
+        let cut = told(change, 10 * of_rule + 1);
+        assert_eq!(cut.len(), 2, "{cut:#?}");
+        assert!(cut.iter().all(|told| told.contains("was not looked at")), "{cut:#?}");
+        // What cannot raise a doubt is not looked at.
+        assert_eq!(told("level = \"low\"", 0), Vec::<String>::new());
+        assert_eq!(told("disabled = true", 0), Vec::<String>::new());
+        let rules = RuleSet::compile(&files).unwrap();
+        assert_eq!(rules.doubts_within(12 * of_rule), []);
+        let cut = rules.doubts_within(10 * of_rule);
+        assert!(matches!(&*cut, [only] if only.file == "big10.yml"), "{cut:#?}");
+        assert!(cut[0].message.contains("as with 1 others"), "{cut:#?}");
     }
 
     /// What is doubted of a file that has all the cases it needs, as `line: message`.

@@ -9,7 +9,7 @@ use super::overrides::Reader;
 use super::yaml::{Entry, Mark, Node, Value};
 
 /// Thresholds, each where it is given. Spans are microseconds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     pub(super) condition: Option<Given<Bounds>>,
     /// The condition is written as a `count`.
@@ -27,6 +27,13 @@ pub(super) struct Figures {
 pub(super) struct Given<T> {
     pub(super) mark: Mark,
     pub(super) value: T,
+}
+
+/// Where it is given is nothing to what it says.
+impl<T: PartialEq> PartialEq for Given<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
 }
 
 /// The thresholds of a rule.

@@ -1,5 +1,7 @@
 //! What a detection asks of a call: tests on field values, joined by and, or and not.
 
+use std::collections::BTreeMap;
+
 use regex::Regex;
 
 use super::allowance::Allowance;
@@ -69,17 +71,16 @@ impl Expr {
         }
     }
 
-    /// Compares with another number wherever `key` is asked, as the rule writes it; false where it is not.
-    pub(super) fn set_number(&mut self, key: &str, number: f64) -> bool {
+    /// Compares with other numbers wherever their keys are asked, as the rule writes them.
+    pub(super) fn set_numbers(&mut self, numbers: &BTreeMap<&str, f64>) {
         match self {
-            Self::Item(item) => item.set_number(key, number),
+            Self::Item(item) => item.set_number(numbers),
             Self::And(parts) | Self::Or(parts) => {
-                // All of them, not just the first that is found.
-                let found =
-                    parts.iter_mut().filter_map(|part| part.set_number(key, number).then_some(()));
-                found.count() > 0
+                for part in parts {
+                    part.set_numbers(numbers);
+                }
             }
-            Self::Not(part) => part.set_number(key, number),
+            Self::Not(part) => part.set_numbers(numbers),
         }
     }
 
@@ -164,14 +165,14 @@ impl Item {
         self.tests.iter().all(is_number).then_some(key)
     }
 
-    fn set_number(&mut self, key: &str, number: f64) -> bool {
-        if self.number_key() != Some(key) {
-            return false;
-        }
-        let Some(Test::Number(compare, _)) = self.tests.first() else { return false };
-        self.tests = vec![Test::Number(*compare, number)];
+    fn set_number(&mut self, numbers: &BTreeMap<&str, f64>) {
+        let number = self.number_key().and_then(|key| numbers.get_key_value(key));
+        let (Some((key, number)), Some(Test::Number(compare, _))) = (number, self.tests.first())
+        else {
+            return;
+        };
+        self.tests = vec![Test::Number(*compare, *number)];
         self.asks = format!("{key}: {number}");
-        true
     }
 
     /// What it takes in memory, about.

@@ -40,6 +40,7 @@ mod outcome;
 mod overrides;
 mod pairing;
 mod passed;
+mod possible;
 mod problem;
 mod rule;
 mod seen;
@@ -80,6 +81,7 @@ mod scenarios;
 
 pub use about::CaseTold;
 pub use compile::stem as rule_name;
+pub use doubts::{Doubted, Effort};
 pub use engine::{Engine, evaluate};
 pub use explain::{Asked, Explanation, Neighbours, StageTold};
 pub use field::LabelsOf;

@@ -41,8 +41,8 @@ pub(super) struct Override {
 #[derive(Clone, Debug)]
 pub(super) struct Exception {
     pub(super) expr: Expr,
-    /// As people are told of it.
-    words: String,
+    /// What it is made of: the key and the texts.
+    given: Vec<(&'static str, Vec<String>)>,
 }
 
 /// What a rule's table may hold beside its thresholds.
@@ -106,7 +106,7 @@ impl Overrides {
                 .iter()
                 .map(|Given { value: (key, number), .. }| format!("{key} {number}")),
         );
-        words.extend(change.except.iter().map(|except| format!("except {}", except.words)));
+        words.extend(change.except.iter().map(|except| format!("except {}", except.words())));
         words
     }
 
@@ -115,9 +115,44 @@ impl Overrides {
         self.rules.len()
     }
 
+    /// Whether both change a rule in the same way, wherever they say so.
+    pub fn is_alike(&self, other: &Self, rule: &str) -> bool {
+        match (self.rules.get(rule), other.rules.get(rule)) {
+            (Some(one), Some(other)) => one.is_alike(other),
+            (None, None) => true,
+            (Some(only), None) | (None, Some(only)) => only.is_alike(&Override::default()),
+        }
+    }
+
     /// Whether a rule is switched off.
     pub fn disables(&self, rule: &str) -> bool {
         self.rules.get(rule).is_some_and(|change| change.is_disabled)
+    }
+}
+
+impl Override {
+    /// Whether a rule that could find something can no more: its level, and whether it is on, are nothing to that.
+    pub(super) fn can_be_doubted(&self) -> bool {
+        let has_figures = !self.figures.words().is_empty();
+        let has_more = [self.stages.is_empty(), self.numbers.is_empty(), self.except.is_empty()];
+        !self.is_disabled && (has_figures || has_more.contains(&false))
+    }
+
+    fn is_alike(&self, other: &Self) -> bool {
+        let given =
+            |of: &Self| of.except.iter().map(|except| except.given.clone()).collect::<Vec<_>>();
+        (self.is_disabled, self.level) == (other.is_disabled, other.level)
+            && (&self.figures, &self.stages, &self.numbers)
+                == (&other.figures, &other.stages, &other.numbers)
+            && given(self) == given(other)
+    }
+}
+
+impl Exception {
+    /// As people are told of it.
+    fn words(&self) -> String {
+        let words = self.given.iter().map(|(key, texts)| format!("{key} {}", texts.join(" or ")));
+        words.collect::<Vec<_>>().join(" with ")
     }
 }
 
@@ -251,7 +286,7 @@ impl Reader<'_> {
             return None;
         }
         let mut items = Vec::new();
-        let mut words = Vec::new();
+        let mut given = Vec::new();
         for (key, value) in table {
             let known = EXCEPTION_KEYS.iter().find(|(known, _)| *known == key.get_ref());
             let Some((key, field)) = known else {
@@ -270,14 +305,14 @@ impl Reader<'_> {
                 self.problem(value.span(), message);
                 continue;
             };
-            words.push(format!("{key} {}", texts.join(" or ")));
             let mark = self.mark(value.span());
             match item(field, &texts, mark, &mut self.allowance) {
                 Ok(item) => items.push(Expr::Item(item)),
                 Err(message) => self.problem(value.span(), message),
             }
+            given.push((*key, texts));
         }
-        Some(Exception { expr: Expr::And(items), words: words.join(" with ") })
+        Some(Exception { expr: Expr::And(items), given })
     }
 
     pub(super) fn problem(&mut self, span: Range<usize>, message: impl AsRef<str>) {

@@ -39,6 +39,9 @@ pub(super) struct Problems<'a> {
 /// The most problems that are told of one file.
 const PROBLEMS_MAX: usize = 1000;
 
+/// Problems of one file that may take long to find words for.
+const MANY: usize = 50;
+
 /// The longest message, in characters.
 const MESSAGE_CHARS_MAX: usize = 500;
 
@@ -53,6 +56,11 @@ impl<'a> Problems<'a> {
         } else {
             self.left_out += 1;
         }
+    }
+
+    /// True where so much is wrong that what may be meant need not be looked for any more.
+    pub(super) const fn are_many(&self) -> bool {
+        self.found.len() >= MANY
     }
 
     /// The value of a result whose error is a message.

@@ -1,5 +1,7 @@
 //! Overrides applied to rules: thresholds, levels, exceptions.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::compile::stem as rule_name;
 use super::correlation::{share, smallest};
 use super::field::did_you_mean;
@@ -11,6 +13,7 @@ use super::rule::{Kind, Rule, RuleSet};
 use super::stages::Order;
 use super::tally::{Count, Counted};
 use super::yaml::Mark;
+use crate::model::Text;
 
 impl RuleSet {
     /// Applies overrides to the rules; what does not fit is reported, all of it at once, and the set is then not to be
@@ -24,17 +27,23 @@ impl RuleSet {
     /// The same, but that rules which are switched off stay.
     pub fn change(&mut self, overrides: &Overrides, others: &[&str]) -> Vec<RuleProblem> {
         let mut problems = Problems::new(&overrides.file);
+        let names = self.rules.iter().map(|rule| Text::clone(&rule.name));
+        let known: BTreeMap<Text, usize> = names.zip(0..).collect();
+        let others: BTreeSet<&str> = others.iter().copied().collect();
         for (name, change) in &overrides.rules {
-            let found = self.rules.iter_mut().find(|rule| *rule.name == **name);
+            let found = known.get(name.as_str()).and_then(|number| self.rules.get_mut(*number));
             match found {
                 Some(rule) => change.apply(rule, &mut self.detections, &mut problems),
-                None if others.contains(&name.as_str()) => {}
+                None if others.contains(name.as_str()) => {}
                 None => {
-                    let names =
-                        || self.rules.iter().map(|rule| &*rule.name).chain(others.iter().copied());
-                    let hint = match names().find(|known| *known == rule_name(name)) {
-                        Some(known) => format!("; rules are named without the ending: `{known}`"),
-                        None => did_you_mean(name, names()),
+                    let plain = rule_name(name);
+                    let hint = if known.contains_key(plain) || others.contains(plain) {
+                        format!("; rules are named without the ending: `{plain}`")
+                    } else if problems.are_many() {
+                        String::new()
+                    } else {
+                        let names = known.keys().map(|name| &**name);
+                        did_you_mean(name, names.chain(others.iter().copied()))
                     };
                     problems.push(change.mark, format!("there is no rule `{name}`{hint}"));
                 }
@@ -67,10 +76,17 @@ impl Override {
                 }
             }
         }
-        for Given { mark, value: (key, number) } in &self.numbers {
-            if !set_number(rule, detections, key, *number) {
-                problems.push(*mark, no_number(rule, detections, key));
+        let found = set_numbers(rule, detections, &self.numbers);
+        for Given { mark, value: (key, _) } in &self.numbers {
+            if found.contains(key.as_str()) {
+                continue;
             }
+            let why = if problems.are_many() {
+                format!("`{}` does not compare `{key}` with a number", rule.name)
+            } else {
+                no_number(rule, detections, key)
+            };
+            problems.push(*mark, why);
         }
         except(rule, detections, &self.except);
     }
@@ -225,19 +241,33 @@ fn set_timespan(kind: &mut Kind, micros: i64) -> bool {
     true
 }
 
-/// Compares with another number wherever the rule asks `key`; false where it does not.
-fn set_number(rule: &mut Rule, detections: &mut Vec<Expr>, key: &str, number: f64) -> bool {
-    let mut is_found = false;
+/// Compares with other numbers wherever the rule asks for their keys; tells which it asks for. All at once, since it
+/// makes each detection anew.
+fn set_numbers<'a>(
+    rule: &mut Rule,
+    detections: &mut Vec<Expr>,
+    numbers: &'a [Given<(String, f64)>],
+) -> BTreeSet<&'a str> {
+    let wanted: BTreeMap<&str, f64> =
+        numbers.iter().map(|Given { value: (key, number), .. }| (&**key, *number)).collect();
+    let mut found = BTreeSet::new();
     for slot in rule.kind.slots_mut() {
         let Some(expr) = detections.get(slot.detection) else { continue };
-        let mut changed = expr.clone();
-        if changed.set_number(key, number) {
-            is_found = true;
+        let mut is_found = false;
+        expr.each_item(&mut |item| {
+            if let Some((key, _)) = item.number_key().and_then(|key| wanted.get_key_value(key)) {
+                is_found = true;
+                found.insert(*key);
+            }
+        });
+        if is_found {
+            let mut changed = expr.clone();
+            changed.set_numbers(&wanted);
             slot.detection = detections.len();
             detections.push(changed);
         }
     }
-    is_found
+    found
 }
 
 /// Why a number cannot be changed.
@@ -307,5 +337,39 @@ impl Kind {
             Self::Chain(chain) => chain.stages.iter().position(|stage| stage.count.is_some()),
             Self::FirstSeen(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_changed_all_at_once_and_each_that_there_is_not_is_told() {
+        let items: Vec<String> = (0..40).map(|item| format!("args.a{item}|lt: 1")).collect();
+        let text = format!(
+            "title: t\nlogsource: {{product: mcp}}\ndetection: {{s: {{{}}}, condition: s}}\n",
+            items.join(", ")
+        );
+        let mut rules = RuleSet::compile(&[("x.yml", &text)]).unwrap();
+        let written = rules.detections.len();
+        let lines = |letter: char, number: usize| -> String {
+            let line = |item| format!("\"args.{letter}{item}|lt\" = 2\n");
+            (0..number).map(line).collect()
+        };
+        let numbers = lines('a', 40);
+        let (overrides, found) = Overrides::parse("o.toml", &format!("[x.numbers]\n{numbers}"));
+        assert_eq!((found, rules.tune(&overrides, &[])), (Vec::new(), Vec::new()));
+        assert_eq!(rules.detections.len(), written + 1);
+        let changed = format!("{:?}", rules.detections.last());
+        assert_eq!(changed.matches("Number(Less, 2.0)").count(), 40, "{changed}");
+        let wrong = lines('b', 200);
+        let text = format!("[x.numbers]\n{wrong}\n[y]\n[\"a.yml\"]\n");
+        let (overrides, found) = Overrides::parse("o.toml", &text);
+        let told = rules.tune(&overrides, &["a"]);
+        assert_eq!((found, told.len()), (Vec::new(), 202), "{told:#?}");
+        let hints = |what| told.iter().filter(|problem| problem.message.contains(what)).count();
+        // What may be meant is looked for of the first 50 problems alone, of which one is that of `a.yml`.
+        assert_eq!((hints("there are args.a0|lt"), hints("without the ending: `a`")), (50 - 1, 1));
     }
 }

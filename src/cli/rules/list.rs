@@ -46,7 +46,7 @@ fn print(out: &mut impl Write, entry: &RuleEntry, rule: Option<&Rule>) -> std::i
         writeln!(out, "{:<13} overrides.toml: {}", "", display_untrusted(change))?;
     }
     for doubt in &entry.doubts {
-        writeln!(out, "{:<13} in doubt: {}", "", display_untrusted(doubt))?;
+        writeln!(out, "{:<13} in doubt: {}", "", display_untrusted(&doubt.to_string()))?;
     }
     Ok(())
 }
@@ -84,6 +84,6 @@ fn as_json(entry: &RuleEntry, rule: Option<&Rule>) -> Value {
         "file": file,
         "disabled": entry.is_disabled,
         "overrides": entry.changes,
-        "doubts": entry.doubts,
+        "doubts": entry.doubts.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
