@@ -328,8 +328,8 @@ impl Remembered {
 
     /// Puts back what has to do with alerts, once those that the records show are stored: former ids, mails that are
     /// still owed, and alerts that the records do not show any more, from the old database or else from the journal.
-    /// Does no harm where nothing is lacking. Returns how many such alerts there are; what of the old database cannot be
-    /// read goes to `tell`, a sentence each.
+    /// Does no harm where nothing is lacking. Returns how many such alerts there are; what of the old database cannot
+    /// be read goes to `tell`, a sentence each.
     pub(super) fn settle(
         &self,
         store: &mut Store,

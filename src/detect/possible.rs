@@ -45,8 +45,8 @@ pub(super) fn asked(expr: &Expr) -> usize {
     asked
 }
 
-/// Whether one call can fit all detections, which compare with `asked` values. With `shared`, a call for each, that have
-/// these fields in common. Where it is not known, true.
+/// Whether one call can fit all detections, which compare with `asked` values. With `shared`, a call for each, that
+/// have these fields in common. Where it is not known, true.
 pub(super) fn are_possible(
     exprs: &[&Expr],
     asked: usize,

@@ -152,6 +152,24 @@ impl Chain {
             || self.inner.iter().any(|inner| inner.chain.looks_at_calls())
     }
 
+    /// True where calls further apart never fit when nearer ones do not: no count, here or inside, has an upper bound
+    /// or is a share.
+    pub(super) fn only_grows(&self) -> bool {
+        self.counts().all(Count::only_grows)
+            && self.inner.iter().all(|inner| inner.chain.only_grows())
+    }
+
+    /// True where one call may be all that it takes.
+    pub(super) fn may_be_one_call(&self) -> bool {
+        let may_count_one = self.stages.len() == 1 && self.counts().all(|count| count.least() == 1);
+        let takes_call = || {
+            let slots = self.stages.iter().fold(0, |slots, stage| slots | stage.slots());
+            slots & !self.inner_bits() != 0
+                || self.inner.iter().any(|inner| inner.chain.may_be_one_call())
+        };
+        self.is_same_event_allowed || may_count_one && takes_call()
+    }
+
     pub(super) fn counts(&self) -> impl Iterator<Item = &Count> {
         self.stages.iter().filter_map(|stage| stage.count.as_ref())
     }

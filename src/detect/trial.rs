@@ -304,7 +304,7 @@ impl Trial<'_> {
             return None;
         };
         // Longer gaps can make an upper bound or a share fit where it did not.
-        if !chain.counts().all(Count::only_grows) || chain.gap_micros().is_some() {
+        if !chain.only_grows() || chain.gap_micros().is_some() {
             return None;
         }
         let is_composed = chain.stages.len() > 1;
@@ -371,13 +371,7 @@ impl Trial<'_> {
     /// call is enough.
     fn scattered(&self) -> Option<Vec<Arc<Call>>> {
         let is_single = match &self.rule.kind {
-            // One call may be all that it takes.
-            Kind::Chain(chain) if chain.is_same_event_allowed => true,
-            Kind::Chain(chain) => {
-                chain.stages.len() == 1
-                    && chain.inner.is_empty()
-                    && chain.counts().all(|count| count.least() == 1)
-            }
+            Kind::Chain(chain) => chain.may_be_one_call(),
             Kind::FirstSeen(first) => first.baseline == 0 || self.rule.group_by.len() < 2,
         };
         let [grouping] = self.rule.groupings.as_slice() else {

@@ -32,7 +32,8 @@ pub(super) enum Care {
     Without,
 }
 
-/// Applies what is missing; refuses a database that a newer or another Calltrail made. Returns what was lost, a sentence.
+/// Applies what is missing; refuses a database that a newer or another Calltrail made. Returns what was lost, a
+/// sentence.
 pub(super) fn migrate(
     connection: &mut Connection,
     care: Care,

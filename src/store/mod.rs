@@ -87,8 +87,8 @@ pub enum StoreError {
     )]
     Open { path: PathBuf, reason: duckdb::Error },
     #[error(
-        "the tables of {} could not be brought up to date, and it is left as it is: {reason}; give Calltrail more memory \
-         (`memory_max`), or the disk more room, and start it again",
+        "the tables of {} could not be brought up to date, and it is left as it is: {reason}; give Calltrail \
+         more memory (`memory_max`), or the disk more room, and start it again",
         path.display()
     )]
     Upgrade { path: PathBuf, reason: duckdb::Error },

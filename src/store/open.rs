@@ -39,8 +39,8 @@ impl Store {
         Self::open_with(options, Care::Whole).map(|(store, _)| store)
     }
 
-    /// As [`Store::open`], for a database that is to be made again: what bringing it up to date cannot read is left out.
-    /// That is told too, as a sentence.
+    /// As [`Store::open`], for a database that is to be made again: what bringing it up to date cannot read is left
+    /// out. That is told too, as a sentence.
     pub fn salvage(options: &OpenOptions) -> Result<(Self, Option<String>), StoreError> {
         let mut opened = Self::open_with(options, Care::Whole);
         // Each on a connection of its own: after some faults DuckDB answers nothing any more.

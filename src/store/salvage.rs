@@ -285,8 +285,8 @@ impl Store {
         Ok(lines)
     }
 
-    /// Alerts as they are stored, but for these; each with the reason why it was retracted, where it was. What cannot be
-    /// read is told to `lose`, a sentence each; an alert whose evidence cannot be read comes without.
+    /// Alerts as they are stored, but for these; each with the reason why it was retracted, where it was. What cannot
+    /// be read is told to `lose`, a sentence each; an alert whose evidence cannot be read comes without.
     pub fn alerts_but(
         &self,
         known: &FxHashSet<AlertId>,

@@ -25,8 +25,8 @@ impl Unreadable {
     }
 }
 
-/// Calls `read` with ranges of row numbers until it has had all rows of a table; with smaller ones where it meets damage.
-/// Returns what cannot be read. Other errors end it.
+/// Calls `read` with ranges of row numbers until it has had all rows of a table; with smaller ones where it meets
+/// damage. Returns what cannot be read. Other errors end it.
 pub(super) fn each_stretch(
     connection: &Connection,
     table: &str,

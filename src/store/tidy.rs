@@ -5,7 +5,8 @@ use super::{Store, StoreError};
 /// Void rows that are worth a clean-up.
 const TIDY_FROM: u64 = 50_000;
 
-/// Rows of a table of evidence that are looked at in one transaction: there can be many millions, and memory is bounded.
+/// Rows of a table of evidence that are looked at in one transaction: there can be many millions, and memory is
+/// bounded.
 const STEP_ROWS: u64 = 250_000;
 
 impl Store {
@@ -94,14 +95,15 @@ const TIDY: &str = "
           and newest.client is not distinct from p.client and p.seq < newest.seq;
 ";
 
-/// What goes of evidence, in this order: the table whose rows a step is bounded by, and what it does with those from row
-/// `$from` up to row `$to`.
+/// What goes of evidence, in this order: the table whose rows a step is bounded by, and what it does with those from
+/// row `$from` up to row `$to`.
 const EVIDENCE: [(&str, &str); 3] = [
     (
         "evidence_row_log",
         "delete from evidence_row_log e
              using alert_now a
-             where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq and e.rowid >= $from and e.rowid < $to;",
+             where a.alert_id = e.alert_id and a.evidence_seq <> e.evidence_seq
+               and e.rowid >= $from and e.rowid < $to;",
     ),
     (
         "evidence_gone_log",

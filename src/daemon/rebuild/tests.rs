@@ -172,10 +172,12 @@ fn an_alert_whose_evidence_cannot_be_read_is_kept_without_it_and_that_is_told() 
         .execute_batch(
             "insert into alert_log select 1, unhex(md5('a')), 'a-rule', '', 'high', '[]', '[]', '', null, null,
                  unhex(md5('c')), null, 1, '{\"text\":\"\",\"threshold\":0,\"value\":0,\"timespan\":null}', 0, null, 1;
-             insert into evidence_row_log select unhex(md5('a')), 1, i, unhex(md5('c')), '', null, null, null, null, null,
+             insert into evidence_row_log select unhex(md5('a')), 1, i, unhex(md5('c')), '',
+                 null, null, null, null, null,
                  1, i from range(20000) t(i);
              insert into evidence_text_log select 1, i,
-                 md5((3 * i)::varchar) || md5((3 * i + 1)::varchar) || md5((3 * i + 2)::varchar) from range(20000) t(i);
+                 md5((3 * i)::varchar) || md5((3 * i + 1)::varchar)
+                 || md5((3 * i + 2)::varchar) from range(20000) t(i);
              checkpoint",
         )
         .unwrap();
@@ -206,7 +208,8 @@ fn an_older_database_with_damaged_evidence_gives_all_else() {
                  unhex(md5('c')), null, 1, '{\"text\":\"\",\"threshold\":0,\"value\":0,\"timespan\":null}', 0, null, 1;
              create table evidence_log as select unhex(md5('a')) as alert_id, 1::ubigint as evidence_seq,
                  i::uinteger as ordinal, unhex(md5('c')) as call_id,
-                 '{\"noise\":\"' || md5((3 * i)::varchar) || md5((3 * i + 1)::varchar) || md5((3 * i + 2)::varchar) || '\"}'
+                 '{\"noise\":\"' || md5((3 * i)::varchar) || md5((3 * i + 1)::varchar)
+                 || md5((3 * i + 2)::varchar) || '\"}'
                      as evidence
              from range(20000) t(i);
              checkpoint",

@@ -50,10 +50,21 @@ impl Of<'_> {
         };
         let mut told = Vec::new();
         for (inner, found) in chains.inner() {
-            let mut closings = found.matches.iter().copied();
+            // None that closes before the event rests on it.
+            let from = found.matches.partition_point(|closing| *closing < index);
+            let mut closings = found.matches.iter().copied().skip(from);
             if let Some(closing) = closings.find(|closing| rests(found, *closing)) {
-                if closing != index {
+                let fills = chains.events().get(closing).is_some_and(|event| {
+                    (0..self.chain.stages.len()).any(|stage| can_fill(self.chain, event, stage))
+                });
+                // What closes it can be a part of others in turn, and those of further ones: that is not followed.
+                if closing != index && fills {
                     told.extend(self.missing(events, closing));
+                } else if closing != index {
+                    told.push(format!(
+                        "what closes `{}`, which it is a part of, is not counted",
+                        inner.name
+                    ));
                 }
                 continue;
             }

@@ -1,5 +1,7 @@
 //! What rules say of a call, in words that can be checked.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::detect::fixture::{self, Shape, call};
 use crate::detect::shipped;
@@ -298,4 +300,46 @@ fn what_is_missing_inside_of_a_stage_is_told_and_else_what_its_closing_call_lack
     let told = of_rule("after", &calls[0], &calls);
     assert_eq!(told.stages[0].count.as_deref(), Some("pair"));
     assert_eq!((told.stages[2].count.as_deref(), told.group), (None, Vec::new()));
+}
+
+/// What closes one inner match is a part of others, and so on: to follow all of it would take for ever.
+#[test]
+fn what_is_not_counted_inside_is_told_and_not_followed() {
+    let pairs = [("p", "q"), ("p", "r"), ("q", "p"), ("q", "r"), ("r", "p"), ("r", "q")];
+    let names: Vec<String> = pairs.iter().map(|(one, other)| format!("{one}{other}")).collect();
+    let mut text = format!(
+        "title: t\ncorrelation: {{type: value_count, rules: [{}], group-by: [actor], timespan: 10m, \
+         condition: {{field: tenant, gte: 2}}}}\n",
+        names.join(", ")
+    );
+    for (one, other) in pairs {
+        write!(
+            text,
+            "---\n{{title: t, name: {one}{other}, correlation: {{type: temporal_ordered, \
+             rules: [{one}, {other}], group-by: [actor], timespan: 10m}}}}\n"
+        )
+        .unwrap();
+    }
+    for tool in ["p", "q", "r"] {
+        write!(
+            text,
+            "---\n{{title: t, name: {tool}, logsource: {{product: mcp}}, \
+             detection: {{s: {{tool.name: {tool}}}, condition: s}}}}\n"
+        )
+        .unwrap();
+    }
+    let rules = RuleSet::compile(&[("r.yml", &text)]).unwrap();
+    let calls: Vec<_> = (0..60_u32)
+        .map(|number| {
+            let tool = ["p", "q", "r"][number as usize % 3];
+            let shape = Shape::at(i64::from(number) * SECOND, tool);
+            let mut one = Call::clone(&call(&shape, number.into(), number.into()));
+            one.tenant = None;
+            Arc::new(one)
+        })
+        .collect();
+    let explained =
+        rules.explain(&rules.rules()[0], &|_: &Call| Labels::default(), &calls[0], &calls);
+    let told = format!("{explained:?}");
+    assert!(told.contains("is not counted"), "{told}");
 }

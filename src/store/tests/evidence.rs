@@ -103,7 +103,8 @@ fn with_gone(folder: &std::path::Path, rows: u32) -> Store {
     store
         .connection
         .execute_batch(&format!(
-            "insert into evidence_row_log select r.* replace (i as number, 2 + i // 1000 as text_seq, i % 1000 as text_number)
+            "insert into evidence_row_log select r.* replace
+                 (i as number, 2 + i // 1000 as text_seq, i % 1000 as text_number)
                  from evidence_row_log r, range(1, {rows}) t(i);
              insert into evidence_gone_log select alert_id, evidence_seq, number from evidence_row_log where number > 1;
              insert into evidence_text_log select 2 + i // 1000, i % 1000, '' from range(1, {rows}) t(i);"

@@ -83,8 +83,8 @@ fn read(pipeline: &mut Pipeline, now: Micros) {
     while pipeline.step(now).unwrap().is_some() {}
 }
 
-/// What the records are said to show, without what differs from database to database: files are numbered in the order in
-/// which they were found.
+/// What the records are said to show, without what differs from database to database: files are numbered in the order
+/// in which they were found.
 #[derive(PartialEq)]
 struct Findings {
     calls: BTreeMap<String, String>,
@@ -227,8 +227,8 @@ proptest! {
     }
 }
 
-/// A log that comes later tells of clocks and of whose logs are whose: what was joined without it is joined anew, as soon
-/// as that day has rested.
+/// A log that comes later tells of clocks and of whose logs are whose: what was joined without it is joined anew, as
+/// soon as that day has rested.
 #[test]
 fn what_comes_while_the_newest_day_rests_changes_earlier_joins_once_it_has_rested() {
     let world = world(99, 700);
