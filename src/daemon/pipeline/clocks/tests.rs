@@ -218,8 +218,8 @@ proptest! {
     #[test]
     fn whatever_the_order_and_the_pieces_one_process_says_what_one_pass_says(
         seed in 0_u64..1_000,
-        calls in 60_u64..700,
-        pieces in prop::collection::vec(any_piece(), 1..40),
+        calls in 40_u64..260,
+        pieces in prop::collection::vec(any_piece(), 1..25),
     ) {
         let world = world(seed, calls);
         let difference = in_pieces(&world, &pieces).difference(&one_pass(&world));
