@@ -48,7 +48,7 @@ impl Lines {
 
     /// Whether what is remembered is much.
     pub(super) fn are_many(&self) -> bool {
-        self.bytes > BYTES_MAX
+        self.bytes + self.asked.len() * size_of::<AlertId>() > BYTES_MAX
     }
 
     /// Forgets what is remembered, if it is much. Not to be asked between [`Lines::look`] and [`Lines::of`].

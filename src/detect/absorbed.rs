@@ -2,23 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::model::{Call, CallChange, Labels, Micros, Text, Tri};
+use crate::model::{Call, CallChange, Micros, Text};
 
 use super::engine::{Engine, evaluate};
-use super::field::LabelsOf;
 use super::fixture::{Shape, call};
 use super::ledger::Ledger;
+use super::memory::{COUNT, TENANTS, labels, new, rules};
 use super::rule::RuleSet;
 
 const SECOND: i64 = Micros::SECOND;
-
-const COUNT: &str = "
-title: t
-correlation:
-  {type: event_count, rules: [a], group-by: [actor], timespan: 60s, condition: {gte: 3}}
----
-{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-";
 
 const SEQUENCE: &str = "
 title: t
@@ -29,26 +21,6 @@ correlation: {type: temporal_ordered, rules: [a, b], group-by: [actor], timespan
 {title: t, name: b, logsource: {product: mcp}, detection: {s: {tool.outbound: yes}, condition: s}}
 ";
 
-const TENANTS: &str = "
-title: t
-correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
----
-{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
-";
-
-fn rules(text: &str) -> Arc<RuleSet> {
-    Arc::new(RuleSet::compile(&[("r.yml", text)]).unwrap())
-}
-
-fn labels() -> Arc<LabelsOf> {
-    let tri = |yes| if yes { Tri::Yes } else { Tri::No };
-    Arc::new(move |call: &Call| Labels {
-        open_world: tri(&*call.tool == "fetch"),
-        outbound: tri(&*call.tool == "send"),
-        ..Labels::default()
-    })
-}
-
 fn engine(rules: &Arc<RuleSet>) -> Engine {
     Engine::new(Arc::clone(rules), labels())
 }
@@ -57,10 +29,6 @@ fn of(actor: &'static str, second: i64, tool: &'static str) -> Arc<Call> {
     let shape = Shape { principal: Some(actor), ..Shape::at(second * SECOND, tool) };
     let number = u64::try_from(second).unwrap();
     call(&shape, number, number)
-}
-
-fn new(call: &Arc<Call>) -> CallChange {
-    CallChange { old: None, new: Some(Arc::clone(call)) }
 }
 
 #[test]

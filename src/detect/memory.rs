@@ -15,7 +15,7 @@ const SECOND: i64 = Micros::SECOND;
 const DAY: i64 = 24 * Micros::HOUR;
 
 /// Three successes of an actor within a minute.
-const COUNT: &str = "
+pub(super) const COUNT: &str = "
 title: t
 correlation:
   {type: event_count, rules: [a], group-by: [actor], timespan: 60s, condition: {gte: 3}}
@@ -35,14 +35,14 @@ correlation: {type: taint, source: a, touches: b, sink: c, group-by: [actor]}
 ";
 
 /// The tenants of a principal after the first one.
-const TENANTS: &str = "
+pub(super) const TENANTS: &str = "
 title: t
 correlation: {type: first_seen, rules: [a], fields: [principal, tenant], baseline: 1}
 ---
 {title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
 ";
 
-fn labels() -> Arc<LabelsOf> {
+pub(super) fn labels() -> Arc<LabelsOf> {
     let tri = |yes| if yes { Tri::Yes } else { Tri::No };
     Arc::new(move |call: &Call| Labels {
         open_world: tri(&*call.tool == "fetch"),
@@ -52,7 +52,7 @@ fn labels() -> Arc<LabelsOf> {
     })
 }
 
-fn rules(text: &str) -> Arc<RuleSet> {
+pub(super) fn rules(text: &str) -> Arc<RuleSet> {
     Arc::new(RuleSet::compile(&[("r.yml", text)]).unwrap())
 }
 
@@ -77,7 +77,7 @@ fn said(alert: &Alert) -> String {
     format!("{alert:?}")
 }
 
-fn new(call: &Arc<Call>) -> CallChange {
+pub(super) fn new(call: &Arc<Call>) -> CallChange {
     CallChange { old: None, new: Some(Arc::clone(call)) }
 }
 

@@ -110,6 +110,15 @@ fn what_neither_the_logs_nor_the_old_database_have_is_a_gap_and_told() {
     assert_eq!(watch(&setup), 1);
 }
 
+/// A database with one record and its alert, whose log is gone.
+fn read_and_gone(home: &Path) -> Setup {
+    let setup = setup(home);
+    fs::write(home.join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
+    assert_eq!(watch(&setup), 1);
+    fs::remove_file(home.join("logs/a.jsonl")).unwrap();
+    setup
+}
+
 fn duckdb_of(setup: &Setup) -> duckdb::Connection {
     duckdb::Connection::open(&setup.store.path).unwrap()
 }
@@ -117,10 +126,7 @@ fn duckdb_of(setup: &Setup) -> duckdb::Connection {
 #[test]
 fn a_damaged_place_in_the_old_database_costs_what_is_in_it_and_no_more() {
     let home = tempfile::tempdir().unwrap();
-    let setup = setup(home.path());
-    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
-    assert_eq!(watch(&setup), 1);
-    fs::remove_file(home.path().join("logs/a.jsonl")).unwrap();
+    let setup = read_and_gone(home.path());
     // As many records as several blocks hold, of one file that is gone.
     let connection = duckdb_of(&setup);
     connection
@@ -193,10 +199,7 @@ fn an_alert_whose_evidence_cannot_be_read_is_kept_without_it_and_that_is_told() 
 #[test]
 fn an_older_database_with_damaged_evidence_gives_all_else() {
     let home = tempfile::tempdir().unwrap();
-    let setup = setup(home.path());
-    fs::write(home.path().join("logs/a.jsonl"), format!("{LINE}\n")).unwrap();
-    assert_eq!(watch(&setup), 1);
-    fs::remove_file(home.path().join("logs/a.jsonl")).unwrap();
+    let setup = read_and_gone(home.path());
     // As it was before evidence was kept in sets.
     let connection = duckdb_of(&setup);
     connection
