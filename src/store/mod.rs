@@ -87,6 +87,18 @@ pub enum StoreError {
     )]
     Open { path: PathBuf, reason: duckdb::Error },
     #[error(
+        "{} could not be opened for want of memory, and is left as it is: {reason}; give Calltrail more of it \
+         (`memory_max` in the section `[store]`), and start it again",
+        path.display()
+    )]
+    Memory { path: PathBuf, reason: duckdb::Error },
+    #[error(
+        "{} could not be opened for want of room on its disk, and is left as it is: {reason}; make room, and start \
+         Calltrail again",
+        path.display()
+    )]
+    Room { path: PathBuf, reason: duckdb::Error },
+    #[error(
         "the tables of {} could not be brought up to date, and it is left as it is: {reason}; give Calltrail \
          more memory (`memory_max`), or the disk more room, and start it again",
         path.display()
