@@ -29,6 +29,7 @@ mod position;
 mod query;
 mod reader;
 mod record_row;
+mod remains;
 mod replay;
 mod restore;
 mod result;

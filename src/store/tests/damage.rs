@@ -246,7 +246,6 @@ fn too_little_memory_to_open_a_sound_database_is_told_as_that_and_changes_nothin
         std::fs::copy(beside(store.path(), suffix), beside(&options.path, suffix)).unwrap();
     }
     let log = std::fs::read(beside(&options.path, ".wal")).unwrap();
-    let little = OpenOptions { memory_max: "8MB".to_owned(), ..options.clone() };
     // It runs out at different places, and DuckDB has other words for each.
     for memory_max in ["1MB", "2MB", "4MB", "6MB"] {
         let little = OpenOptions { memory_max: memory_max.to_owned(), ..options.clone() };
