@@ -96,7 +96,8 @@ impl RuleSet {
                     new
                 }
                 None => vec![problem(format!(
-                    "whether `{name}` can still be what is meant was not looked at: it asks for too much, or all that are changed do together"
+                    "whether `{name}` can still be what is meant was not looked at: it asks for too much, or all changed \
+                     rules together do"
                 ))],
             };
             if !told.is_empty() {
@@ -132,8 +133,8 @@ impl RuleSet {
         }
         if let Some(first) = passed_over.first() {
             let message = format!(
-                "whether this rule can find anything was not looked at, as with {} others: they ask for too much; check \
-                 them in folders of their own",
+                "whether this rule can find anything was not looked at, as with {} others: they ask for too much; \
+                 check them in folders of their own",
                 passed_over.len() - 1
             );
             found.push(RuleProblem::at(&first.file, first.mark, message));

@@ -14,9 +14,9 @@ const ASKED_MAX: usize = 1000;
 
 /// What may still be done for some rules, one after the other: comparisons of a value, about.
 ///
-/// Half of it is shared out evenly, and what one leaves of its share others may have, as all may have the other half. So
-/// one that asks for much takes nothing from what those after it are sure of; and where all ask for a little too much
-/// only the last ones go without.
+/// Half of it is shared out evenly, and what one leaves of its share others may have, as all may have the other half.
+/// So one that asks for much takes nothing from what those after it are sure of; and where all ask for a little too
+/// much only the last ones go without.
 pub(super) struct Work {
     left: Cell<usize>,
     /// What each rule is sure of, and how many are to come.

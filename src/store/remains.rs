@@ -1,5 +1,5 @@
-//! What alerts rest on, as far as a damaged database still tells it: a place that cannot be read costs the calls that it
-//! shows, and no others of their alerts.
+//! What alerts rest on, as far as a damaged database still tells it: a place that cannot be read costs the calls that
+//! it shows, and no others of their alerts.
 
 use duckdb::{Connection, Row};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -11,6 +11,9 @@ use crate::model::{AlertId, EvidenceView, Micros, Text};
 
 /// Alerts that a loss names; of the others it tells how many.
 const NAMED_MAX: usize = 5;
+
+/// What a table gives, and what of it cannot be read.
+type Given<T> = Result<(T, Option<Unreadable>), StoreError>;
 
 /// One call that an alert rests on.
 struct Remain {
@@ -129,7 +132,7 @@ fn want_texts(connection: &Connection, rows: &[Remain]) -> Result<(), StoreError
 }
 
 /// The rows of the wanted sets, those that are gone too.
-fn rows(connection: &Connection) -> Result<(Vec<Remain>, Option<Unreadable>), StoreError> {
+fn rows(connection: &Connection) -> Given<Vec<Remain>> {
     let sql = "select w.place, r.number, stage, text_seq, text_number, time, stream, generation, \"offset\", idx
                from evidence_row_log r join wanted_set w using (alert_id, evidence_seq)
                where r.rowid >= ? and r.rowid < ?";
@@ -154,9 +157,7 @@ fn rows(connection: &Connection) -> Result<(Vec<Remain>, Option<Unreadable>), St
 }
 
 /// Rows of the wanted sets that are gone, by alert and number.
-fn gone(
-    connection: &Connection,
-) -> Result<(FxHashSet<(usize, u32)>, Option<Unreadable>), StoreError> {
+fn gone(connection: &Connection) -> Given<FxHashSet<(usize, u32)>> {
     let sql = "select w.place, g.number from evidence_gone_log g join wanted_set w using (alert_id, evidence_seq)
                where g.rowid >= ? and g.rowid < ?";
     let (gone, unreadable) =
@@ -165,9 +166,7 @@ fn gone(
 }
 
 /// What the wanted texts show, as far as it can be read.
-fn texts(
-    connection: &Connection,
-) -> Result<(FxHashMap<TextPlace, EvidenceView>, Option<Unreadable>), StoreError> {
+fn texts(connection: &Connection) -> Given<FxHashMap<TextPlace, EvidenceView>> {
     let sql = "select t.seq, t.number, t.evidence from evidence_text_log t semi join wanted_text w
                    on w.seq = t.seq and w.number = t.number
                where t.rowid >= ? and t.rowid < ?";
@@ -187,7 +186,7 @@ fn read<T>(
     table: &str,
     sql: &str,
     mut take: impl FnMut(&Row<'_>) -> duckdb::Result<Option<T>>,
-) -> Result<(Vec<T>, Option<Unreadable>), StoreError> {
+) -> Given<Vec<T>> {
     let mut statement = connection.prepare(sql)?;
     let mut all = Vec::new();
     let unreadable = each_stretch(connection, table, |part| {

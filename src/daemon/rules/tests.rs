@@ -228,11 +228,11 @@ fn held(home: &Path) -> (Keeper, std::sync::mpsc::Receiver<()>, std::sync::mpsc:
     let folder = home.join("rules");
     fs::create_dir(&folder).unwrap();
     let mut keeper = Keeper::start(source(&folder)).unwrap();
-    let (begin, begun) = std::sync::mpsc::channel();
+    let (tell, begun) = std::sync::mpsc::channel();
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
     let reread = move || {
-        begin.send(()).unwrap();
+        tell.send(()).unwrap();
         wait.lock().unwrap().recv().unwrap();
         Ok(source(&folder))
     };
