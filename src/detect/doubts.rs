@@ -96,8 +96,8 @@ impl RuleSet {
                     new
                 }
                 None => vec![problem(format!(
-                    "whether `{name}` can still be what is meant was not looked at: it asks for too much, or all changed \
-                     rules together do"
+                    "whether `{name}` can still be what is meant was not looked at: it asks for too much, or all \
+                     changed rules together do"
                 ))],
             };
             if !told.is_empty() {
