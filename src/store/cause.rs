@@ -102,6 +102,14 @@ pub(super) fn cause_of(message: &str) -> Cause {
     }
 }
 
+/// What to do about an error, behind what DuckDB says of it: its own advice names settings that nobody can reach.
+pub(super) fn to_do(error: &duckdb::Error) -> &'static str {
+    match cause_of(&error.to_string()) {
+        Cause::Memory => "; what it may take is `memory_max` in the section `[store]`",
+        Cause::Full | Cause::Passing | Cause::Content => "",
+    }
+}
+
 /// Whether what is stored is at fault, as far as anybody can tell, and neither memory nor room nor the moment.
 pub(super) fn is_damage(message: &str) -> bool {
     match cause_of(message) {
@@ -176,6 +184,17 @@ mod tests {
         ] {
             assert_eq!(is_damage(message), is, "{message}");
         }
+    }
+
+    #[test]
+    fn where_memory_runs_out_the_setting_is_named() {
+        let told = |message: &str| {
+            let failure = duckdb::ffi::Error::new(duckdb::ffi::DuckDBError);
+            let error = duckdb::Error::DuckDBFailure(failure, Some(message.to_owned()));
+            StoreError::Database(error).to_string()
+        };
+        assert!(told("Out of Memory Error: could not allocate block").contains("`memory_max`"));
+        assert!(!told("Constraint Error: NOT NULL constraint failed").contains("memory_max"));
     }
 
     #[test]

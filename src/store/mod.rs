@@ -73,7 +73,7 @@ pub use tool_row::{ToolName, ToolRow};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The message tells all that DuckDB says, so there is no source to print once more.
-    #[error("the database refused: {0}")]
+    #[error("the database refused: {0}{to_do}", to_do = cause::to_do(.0))]
     Database(duckdb::Error),
     #[error(
         "{} is in use by another process{}; stop that one, or name another database with --db",
