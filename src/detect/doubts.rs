@@ -14,7 +14,7 @@ use super::rule::{FirstSeen, Kind, Rule, RuleSet};
 use super::stages::{Chain, Slot, Stage};
 use super::tally::Counted;
 
-/// How much is done to find what can never happen: where rules are taken over everything else waits for it.
+/// How much is done to find what can never happen: at the start everything else waits for it.
 #[derive(Clone, Copy, Debug)]
 pub enum Effort {
     /// While rules are taken over.
