@@ -11,7 +11,8 @@ const PAGE_ROWS: usize = 50_000;
 const BLOCKS_LOST_MAX: u64 = 10_000;
 
 /// Hands records out in order of time. Where a damaged place in the old database stops that, it goes on block by
-/// block, leaves out what cannot be read, and says so.
+/// block, leaves out what cannot be read, and says so. Where something else stops it, it ends, and that is its error:
+/// what can be read with more memory, say, is not lost.
 pub(super) struct Carried {
     old: Store,
     parts: Parts,
@@ -21,7 +22,7 @@ pub(super) struct Carried {
     /// Once there is a damaged place: the block to read next.
     block: Option<u64>,
     blocks_lost: u64,
-    /// Why the first of them could not be read.
+    /// Why the first of them could not be read, or why this ended early.
     failed: Option<StoreError>,
     records: u64,
 }
@@ -68,10 +69,11 @@ impl Carried {
                     self.after = records.last().map(|record| (record.at, record.id)).or(self.after);
                     self.page = records.into();
                 }
-                Err(error) => {
+                Err(error) if error.is_damage() => {
                     self.failed = Some(error);
                     self.block = Some(0);
                 }
+                Err(error) => self.end_early(error),
             }
         }
     }
@@ -81,19 +83,30 @@ impl Carried {
         match self.old.records_of_block(&self.parts, self.after, block) {
             Ok(Some(records)) => self.page = records.into(),
             Ok(None) => self.is_read = true,
-            Err(_) => {
+            Err(error) if error.is_damage() => {
                 self.blocks_lost += 1;
                 // Of a database that cannot be read at all, the end is never told.
                 self.is_read = self.blocks_lost > BLOCKS_LOST_MAX;
             }
+            Err(error) => self.end_early(error),
         }
     }
 
-    /// The old database, how many records it gave, and why not all, where it did not.
-    pub(super) fn end(self) -> (Store, u64, Option<String>) {
-        let failed = self.failed.map(|error| {
+    fn end_early(&mut self, error: StoreError) {
+        self.failed = Some(error);
+        self.is_read = true;
+    }
+
+    /// The old database, how many records it gave, and why not all, where it is damaged. An error where anything else
+    /// was in the way.
+    pub(super) fn end(self) -> Result<(Store, u64, Option<String>), StoreError> {
+        let failed = match self.failed {
+            Some(error) if !error.is_damage() => return Err(error),
+            failed => failed,
+        };
+        let failed = failed.map(|error| {
             format!("{} of the old database's blocks of records: {error}", self.blocks_lost)
         });
-        (self.old, self.records, failed)
+        Ok((self.old, self.records, failed))
     }
 }

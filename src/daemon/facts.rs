@@ -42,10 +42,10 @@ pub(crate) fn open_journal(
     let mut lacking = Vec::new();
     if journal.is_open() {
         // Said at once, while the database still knows what was removed; and what it knows of it is written again.
+        let facts = store.facts(|what, error| tracing::warn!(%error, "{what} cannot be read"))?;
         journal.seal(now).map_err(refused)?;
         remembered = Remembered::default();
         journal::read(path, None, |_, at, fact| remembered.hear(at, fact)).map_err(refused)?;
-        let facts = store.facts(|what, error| tracing::warn!(%error, "{what} cannot be read"));
         lacking.extend(remembered.overlay(facts, now));
     }
     lacking.extend(remembered.overlay(old, now));
@@ -348,7 +348,7 @@ impl Remembered {
         let mut known = store.alert_ids()?;
         let mut lost: Vec<(AlertRow, String)> = Vec::new();
         if let Some(old) = old {
-            let rows = old.alerts_but(&known, tell).into_iter();
+            let rows = old.alerts_but(&known, tell)?.into_iter();
             lost.extend(
                 rows.map(|(row, reason)| (row, reason.unwrap_or_else(|| NOT_SHOWN.to_owned()))),
             );

@@ -134,12 +134,14 @@ fn open_old(setup: &Setup, rebuilt: &mut Rebuilt) -> Result<Option<Old>, StoreEr
         .and_then(|positions| Ok((positions, store.copied()?, store.history_read_at()?)));
     let (positions, copied, history_read_at) = match known {
         Ok(known) => known,
-        Err(error) => {
+        Err(error) if error.is_damage() => {
             rebuilt.unreadable = Some(format!("the old database cannot be read: {error}"));
             return Ok(None);
         }
+        // With more memory, say, it can be read: nothing may be made without it.
+        Err(error) => return Err(error),
     };
-    let facts = store.facts(|what, error| rebuilt.losses.push(format!("{what}: {error}")));
+    let facts = store.facts(|what, error| rebuilt.losses.push(format!("{what}: {error}")))?;
     Ok(Some(Old { store, positions, facts, copied, history_read_at }))
 }
 

@@ -83,6 +83,26 @@ impl StoreError {
             _ => Cause::Passing,
         }
     }
+
+    /// Whether what is stored is at fault. What cannot be read for any other reason may be read at another time, or
+    /// with more memory: it is not lost.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Database(error) if is_damage(&error.to_string()))
+    }
+}
+
+/// What was read of a database that may be damaged: nothing where damage is in the way, which is told to `lose`.
+pub(crate) fn unless_damaged<T: Default>(
+    read: Result<T, StoreError>,
+    lose: impl FnOnce(StoreError),
+) -> Result<T, StoreError> {
+    match read {
+        Err(error) if error.is_damage() => {
+            lose(error);
+            Ok(T::default())
+        }
+        read => read,
+    }
 }
 
 pub(super) fn cause_of(message: &str) -> Cause {

@@ -50,7 +50,7 @@ pub use absence::{CallPlace, Judged};
 pub use audit::{Audit, Fault, FaultKind};
 pub use batch::{AlertRow, Batch, Gap};
 pub use call_list::CallQuery;
-pub(crate) use cause::Cause;
+pub(crate) use cause::{Cause, unless_damaged};
 pub(crate) use desk::Request;
 pub use desk::{Decision, Delivery, DeliveryOutcome, Desk, DeskError};
 pub use evidence::{EvidenceRow, EvidenceRows, TextPlace};

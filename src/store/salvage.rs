@@ -10,7 +10,7 @@ use super::stretch::each_stretch;
 use super::value::{get_id, get_json, get_text, get_time, get_word, number, small, text, time};
 use super::{
     AlertRow, Alias, Decision, DeliveryOutcome, EvidenceRows, Gap, Restored, RestoredMail, Store,
-    StoreError, alert_row, call_row, record_row,
+    StoreError, alert_row, call_row, record_row, unless_damaged,
 };
 use crate::model::{
     Alert, AlertId, AlertState, Call, CallId, CloseReason, EvidenceView, Micros, Record, RecordId,
@@ -27,34 +27,24 @@ pub type Place = (Option<Micros>, RecordId);
 const BLOCK_ROWS: u64 = 122_880;
 
 impl Store {
-    /// Facts that the logs do not tell. What cannot be read of them is told to `lose`, with what it is.
-    pub fn facts(&self, mut lose: impl FnMut(&str, StoreError)) -> Restored {
-        let mut facts = Restored::default();
-        match self.all_decisions() {
-            Ok(decisions) => facts.decisions = decisions,
-            Err(error) => lose("decisions", error),
-        }
-        match self.all_mails() {
-            Ok(mails) => facts.mails = mails,
-            Err(error) => lose("mails", error),
-        }
-        match self.all_first_seen() {
-            Ok(first_seen) => facts.first_seen = first_seen,
-            Err(error) => lose("what was seen first", error),
-        }
-        match self.all_aliases() {
-            Ok(aliases) => facts.aliases = aliases,
-            Err(error) => lose("former ids of alerts", error),
-        }
-        match self.all_alerts() {
-            Ok(alerts) => facts.alerts = alerts.into_iter().map(|stored| stored.alert).collect(),
-            Err(error) => lose("alerts", error),
-        }
-        match self.journal_mark() {
-            Ok(mark) => facts.mark = mark,
-            Err(error) => lose("where the journal stood", error),
-        }
-        facts
+    /// Facts that the logs do not tell. What is damaged of them is told to `lose`, with what it is; what cannot be read
+    /// for another reason is an error.
+    pub fn facts(&self, mut lose: impl FnMut(&str, StoreError)) -> Result<Restored, StoreError> {
+        let alerts = unless_damaged(self.all_alerts(), |error| lose("alerts", error))?;
+        Ok(Restored {
+            decisions: unless_damaged(self.all_decisions(), |error| lose("decisions", error))?,
+            mails: unless_damaged(self.all_mails(), |error| lose("mails", error))?,
+            first_seen: unless_damaged(self.all_first_seen(), |error| {
+                lose("what was seen first", error);
+            })?,
+            aliases: unless_damaged(self.all_aliases(), |error| {
+                lose("former ids of alerts", error);
+            })?,
+            alerts: alerts.into_iter().map(|stored| stored.alert).collect(),
+            mark: unless_damaged(self.journal_mark(), |error| {
+                lose("where the journal stood", error);
+            })?,
+        })
     }
 
     fn all_decisions(&self) -> Result<Vec<Decision>, StoreError> {
@@ -250,17 +240,17 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The masked lines that alerts keep of records of these generations, as far as they can be read: what not is told
-    /// to `lose`, a sentence.
+    /// The masked lines that alerts keep of records of these generations. What is damaged is told to `lose`, a
+    /// sentence.
     pub fn kept_lines(
         &self,
         generations: &FxHashSet<u64>,
         lose: impl FnOnce(String),
     ) -> Result<FxHashMap<RecordId, String>, StoreError> {
+        let mut lines = FxHashMap::default();
         let mut statement = self
             .connection
             .prepare("select evidence from evidence_text_log where rowid >= ? and rowid < ?")?;
-        let mut lines = FxHashMap::default();
         let unreadable = each_stretch(&self.connection, "evidence_text_log", |part| {
             let mut rows = statement.query([part.start, part.end])?;
             while let Some(row) = rows.next()? {
@@ -283,30 +273,26 @@ impl Store {
         Ok(lines)
     }
 
-    /// Alerts as they are stored, but for these; each with the reason why it was retracted, where it was. What cannot
-    /// be read is told to `lose`, a sentence each; an alert comes with what can be read of its evidence.
+    /// Alerts as they are stored, but for these; each with the reason why it was retracted, where it was. What is
+    /// damaged is told to `lose`, a sentence each; an alert comes with what can be read of its evidence.
     pub fn alerts_but(
         &self,
         known: &FxHashSet<AlertId>,
         mut lose: impl FnMut(String),
-    ) -> Vec<(AlertRow, Option<String>)> {
-        let mut stored = match self.all_alerts() {
-            Ok(stored) => stored,
-            Err(error) => {
-                lose(format!("alerts that the logs do not show: {error}"));
-                return Vec::new();
-            }
-        };
+    ) -> Result<Vec<(AlertRow, Option<String>)>, StoreError> {
+        let mut stored = unless_damaged(self.all_alerts(), |error| {
+            lose(format!("alerts that the logs do not show: {error}"));
+        })?;
         stored.retain(|stored| !known.contains(&stored.alert.id));
         let sets: Vec<(AlertId, u64)> =
             stored.iter().map(|stored| (stored.alert.id, stored.evidence_set)).collect();
-        let evidence = self.remains(&sets, &mut lose);
+        let evidence = self.remains(&sets, &mut lose)?;
         let with_evidence = |(stored, views): (StoredWhole, Vec<EvidenceView>)| {
             let evidence = EvidenceRows::Whole(views);
             let row = AlertRow { alert: stored.alert, evidence, replaces: Vec::new() };
             (row, stored.retracted)
         };
-        stored.into_iter().zip(evidence).map(with_evidence).collect()
+        Ok(stored.into_iter().zip(evidence).map(with_evidence).collect())
     }
 
     /// All alerts that are not another's former self, in the order in which they last changed.

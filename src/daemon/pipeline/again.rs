@@ -10,7 +10,7 @@ use super::{Pipeline, Setup, Step, cursor, tail};
 use crate::daemon::carried::Carried;
 use crate::daemon::intake::Again;
 use crate::model::{Call, CallChange, IngestCode, Micros};
-use crate::store::{Batch, Parts, Position, Restored, Store, StoreError};
+use crate::store::{Batch, Parts, Position, Restored, Store, StoreError, unless_damaged};
 
 /// Rejects carried over at a time.
 const PAGE_ROWS: usize = 50_000;
@@ -80,10 +80,9 @@ impl Pipeline {
         let mut losses = Vec::new();
         let generations: FxHashSet<u64> = gone.iter().map(|(generation, _)| *generation).collect();
         let kept = old.store.kept_lines(&generations, |lost| losses.push(lost));
-        let kept = kept.unwrap_or_else(|error| {
+        let kept = unless_damaged(kept, |error| {
             losses.push(format!("the lines that alerts keep of files that are gone: {error}"));
-            FxHashMap::default()
-        });
+        })?;
         carry(&old.store, &mut store, &gone, &old.positions, &mut losses)?;
         let mut pipeline = Self::with(setup, store, tail, &positions, old.facts, now)?;
         pipeline.lines.keep(kept);
@@ -107,7 +106,7 @@ impl Pipeline {
         on_step: &mut dyn FnMut(Step),
     ) -> Result<ReadAgain, StoreError> {
         let mut rest: Parts = self.intake.unread_again();
-        let mut old = self.take_old(&mut reading);
+        let mut old = self.take_old(&mut reading)?;
         if let Some(store) = old.take_if(|_| !rest.is_empty()) {
             // A file that vanished meanwhile, or the unfinished last line of one that is not written to any more.
             carry(&store, &mut self.store, &rest, &reading.positions, &mut reading.losses)?;
@@ -123,13 +122,13 @@ impl Pipeline {
                     self.intake.resume(position, &cursor(position));
                 }
             }
-            old = self.take_old(&mut reading);
+            old = self.take_old(&mut reading)?;
         }
         if let Some(store) = &old {
-            match store.events() {
-                Ok(events) => self.take_events(noticed(events), clock())?,
-                Err(error) => reading.losses.push(format!("what reading showed: {error}")),
-            }
+            let events = unless_damaged(store.events(), |error| {
+                reading.losses.push(format!("what reading showed: {error}"));
+            })?;
+            self.take_events(noticed(events), clock())?;
         }
         let remembered = std::mem::take(&mut self.remembered);
         let lose = |lost| reading.losses.push(lost);
@@ -160,11 +159,12 @@ impl Pipeline {
         Ok(())
     }
 
-    fn take_old(&mut self, reading: &mut Reading) -> Option<Store> {
-        let (store, records, failed) = self.intake.end_again()?.end();
+    fn take_old(&mut self, reading: &mut Reading) -> Result<Option<Store>, StoreError> {
+        let Some(carried) = self.intake.end_again() else { return Ok(None) };
+        let (store, records, failed) = carried.end()?;
         reading.records_carried += records;
         reading.losses.extend(failed);
-        Some(store)
+        Ok(Some(store))
     }
 
     /// Bytes that no record, reject or gap accounts for, since the old database could not give what was in them, become
@@ -194,21 +194,16 @@ fn carry(
     }
     let mut after = (0, 0);
     loop {
-        let rejects = match old.rejects_of(parts, after, PAGE_ROWS) {
-            Ok(rejects) => rejects,
-            Err(error) => {
-                losses.push(format!("rejects of files that are gone: {error}"));
-                break;
-            }
-        };
+        let rejects = unless_damaged(old.rejects_of(parts, after, PAGE_ROWS), |error| {
+            losses.push(format!("rejects of files that are gone: {error}"));
+        })?;
         let Some(last) = rejects.last() else { break };
         after = (last.generation, last.offset);
         store.commit(&Batch { rejects, ..Batch::default() })?;
     }
-    let gaps = old.gaps_of(parts).unwrap_or_else(|error| {
+    let gaps = unless_damaged(old.gaps_of(parts), |error| {
         losses.push(format!("gaps of files that are gone: {error}"));
-        Vec::new()
-    });
+    })?;
     let is_part = |position: &&Position| {
         parts.iter().any(|(generation, _)| *generation == position.generation)
     };

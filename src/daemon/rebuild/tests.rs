@@ -252,3 +252,30 @@ fn an_older_database_with_damaged_evidence_gives_all_else() {
     assert!(rebuilt.losses.iter().any(told), "{rebuilt:?}");
     assert_eq!(watch(&setup), 1);
 }
+
+#[test]
+fn what_of_the_old_database_memory_is_too_little_for_is_not_lost_and_nothing_is_replaced() {
+    // So many positions, or records of a file that is gone.
+    for many in [
+        "insert into position_log select p.* replace (i + 100 as generation,
+             repeat(md5(i::varchar), 20) as path, 0 as \"offset\", 0 as records)
+         from (from position_log order by seq desc limit 1) p, range(100000) t(i)",
+        "insert into record_log select r.* replace ((i + 1) * 100 as \"offset\", 100 as length,
+             repeat(md5(i::varchar), 30) as detail)
+         from record_log r, range(60000) t(i);
+         insert into position_log select * replace (seq + 1 as seq, 6000100 as \"offset\",
+             60001 as records, 6000100 as size) from position_log order by seq desc limit 1",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let mut setup = read_and_gone(home.path());
+        let connection = duckdb_of(&setup);
+        connection.execute_batch(&format!("{many}; checkpoint")).unwrap();
+        drop(connection);
+        setup.store.memory_max = "32MB".to_owned();
+        let error = rebuild(&setup, &mut |_| {}).unwrap_err();
+        assert!(format!("{error:#}").contains("`memory_max`"), "{error:#}");
+        let mut files = fs::read_dir(home.path()).unwrap();
+        let is_kept = |file: fs::DirEntry| file.file_name().to_string_lossy().contains(".before-");
+        assert!(setup.store.path.exists() && !files.any(|file| is_kept(file.unwrap())));
+    }
+}

@@ -43,7 +43,7 @@ fn made(folder: &std::path::Path, alerts: Vec<AlertRow>) {
 /// What each alert rests on by now, and what is said to be lost.
 fn left(store: &Store) -> (Vec<(AlertId, Vec<EvidenceView>)>, Vec<String>) {
     let mut losses = Vec::new();
-    let alerts = store.alerts_but(&FxHashSet::default(), |lost| losses.push(lost));
+    let alerts = store.alerts_but(&FxHashSet::default(), |lost| losses.push(lost)).unwrap();
     let views = alerts.into_iter().map(|(row, _)| match row.evidence {
         EvidenceRows::Whole(views) => (row.alert.id, views),
         _ => panic!("a set of its own"),
@@ -112,4 +112,27 @@ fn damaged_rows_cost_what_they_tell_and_no_more() {
     assert!(losses[0].contains(" rows that tell which calls alerts rest on: "), "{losses:?}");
     assert!((1..200_000).contains(&numbers[0]), "{losses:?}");
     assert_eq!(numbers[0] + numbers[1], 300_000);
+}
+
+#[test]
+fn what_there_is_too_little_memory_for_is_not_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    made(folder.path(), vec![resting("one", 0..TEXTS)]);
+    let mut short = 0;
+    for memory_max in ["4MB", "6MB", "8MB"].map(str::to_owned) {
+        let Ok(store) = Store::open(&OpenOptions { memory_max, ..options(folder.path()) }) else {
+            continue;
+        };
+        match store.alerts_but(&FxHashSet::default(), |lost| panic!("{lost}")) {
+            Ok(alerts) => {
+                let EvidenceRows::Whole(views) = &alerts[0].0.evidence else { panic!() };
+                assert_eq!(views.len(), TEXTS as usize);
+            }
+            Err(error) => {
+                short += 1;
+                assert!(error.to_string().contains("`memory_max`"), "{error}");
+            }
+        }
+    }
+    assert!(short > 0, "all of it was enough");
 }
