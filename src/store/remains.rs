@@ -4,6 +4,7 @@
 use duckdb::{Connection, Row};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::salvage::NO_TEXT;
 use super::stretch::{READ_ROWS, Unreadable, each_stretch};
 use super::value::{bytes, get_id, get_text, get_time, number, small};
 use super::{Store, StoreError, TextPlace};
@@ -80,10 +81,8 @@ fn remains(
         }
     }
     if !lacking.is_empty() {
-        let why = unreadable.map_or_else(
-            || "what the database has of them is no text of a call".to_owned(),
-            |unreadable| unreadable.why.to_string(),
-        );
+        let why =
+            unreadable.map_or_else(|| NO_TEXT.to_owned(), |unreadable| unreadable.why.to_string());
         lose(format!("{}: {why}", lost_calls(&lacking, sets)));
     }
     Ok(all)

@@ -26,6 +26,9 @@ pub type Place = (Option<Micros>, RecordId);
 /// Rows that DuckDB keeps together: where one of them cannot be read, the others of its block often cannot either.
 const BLOCK_ROWS: u64 = 122_880;
 
+/// Why a text that can be read gives nothing.
+pub(super) const NO_TEXT: &str = "what the database has of them is no text of a call";
+
 impl Store {
     /// Facts that the logs do not tell. What is damaged of them is told to `lose`, with what it is; what cannot be read
     /// for another reason is an error.
@@ -240,22 +243,28 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The masked lines that alerts keep of records of these generations. What is damaged is told to `lose`, a
-    /// sentence.
+    /// The masked lines that alerts keep of records of these generations. What is damaged, or is no text of a call, is
+    /// told to `lose`, a sentence each.
     pub fn kept_lines(
         &self,
         generations: &FxHashSet<u64>,
-        lose: impl FnOnce(String),
+        mut lose: impl FnMut(String),
     ) -> Result<FxHashMap<RecordId, String>, StoreError> {
         let mut lines = FxHashMap::default();
+        if generations.is_empty() {
+            return Ok(lines);
+        }
         let mut statement = self
             .connection
             .prepare("select evidence from evidence_text_log where rowid >= ? and rowid < ?")?;
+        let mut senseless: u64 = 0;
         let unreadable = each_stretch(&self.connection, "evidence_text_log", |part| {
             let mut rows = statement.query([part.start, part.end])?;
+            let mut of_part = 0;
             while let Some(row) = rows.next()? {
                 // One that says nothing costs no other.
                 let view = get_json::<Option<EvidenceView>>(row, 0).ok().flatten();
+                of_part += u64::from(view.is_none());
                 for line in view.into_iter().flat_map(|view| view.lines) {
                     if generations.contains(&line.record.generation)
                         && let Some(text) = line.text
@@ -264,11 +273,16 @@ impl Store {
                     }
                 }
             }
+            // Of a stretch that is read again in parts, none counts twice.
+            senseless += of_part;
             Ok(())
         })?;
         if let Some(unreadable) = unreadable {
             let (rows, why) = (unreadable.rows(), unreadable.why);
             lose(format!("the lines that alerts keep of {rows} calls: {why}"));
+        }
+        if senseless > 0 {
+            lose(format!("the lines that alerts keep of {senseless} calls: {NO_TEXT}"));
         }
         Ok(lines)
     }

@@ -91,8 +91,18 @@ fn a_text_that_says_nothing_costs_its_call_and_is_told_with_the_alert() {
     assert_eq!(shown(1), [5, 6, 7, 8].map(|number| one(number).id));
     let told = format!("2 of the calls that these alerts rest on, {}: ", alert("one", &[]).id);
     assert!(losses.len() == 1 && losses[0].starts_with(&told), "{losses:?}");
-    let lines = store.kept_lines(&FxHashSet::default(), |lost| panic!("{lost}")).unwrap();
-    assert!(lines.is_empty());
+    let lines = |generations: &[u64]| {
+        let mut losses = Vec::new();
+        let generations = generations.iter().copied().collect();
+        let lines = store.kept_lines(&generations, |lost| losses.push(lost)).unwrap();
+        assert!(lines.is_empty());
+        losses
+    };
+    // No line of a file that is there has to be kept.
+    assert_eq!(lines(&[]), Vec::<String>::new());
+    let told = lines(&[1]);
+    let [told] = told.as_slice() else { panic!("{told:?}") };
+    assert!(told.starts_with("the lines that alerts keep of 1 calls: "), "{told}");
 }
 
 #[test]
