@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::model::{Call, CallId, Micros, RecordId, Text};
 
@@ -120,6 +121,13 @@ impl Event {
         }
     }
 
+    /// The same where there are so many that they take room themselves.
+    pub(super) fn let_go_if_many(events: &mut Vec<Self>) {
+        if events.len() >= 1_024 {
+            Self::let_go(events);
+        }
+    }
+
     /// Lets go of the call, but for its place, which rules share as far as they let go of it at one time.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
         let Self::Whole { at, stages, is_future, call } = self else { return };
@@ -157,13 +165,16 @@ const NEVER: Micros = Micros(i64::MIN);
 /// No chain from here on.
 const NO_END: Micros = Micros(i64::MAX);
 
+/// Most rules have two stages, or three.
+type PerStage = SmallVec<[Micros; 3]>;
+
 /// How late a chain can start that has come so far, for every stage; moved from call to call.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
     /// Over all calls so far.
-    latest: Vec<Micros>,
+    latest: PerStage,
     /// Of chains that end at the last call.
-    row: Vec<Micros>,
+    row: PerStage,
     before: Option<Micros>,
     /// What the calls of the session in hand fit, all of them together.
     pub(super) fits: u32,
@@ -175,8 +186,8 @@ impl Course {
     pub(super) fn new(chain: &Chain) -> Self {
         let width = chain.stages.len();
         Self {
-            latest: vec![NEVER; width],
-            row: vec![NEVER; width],
+            latest: smallvec![NEVER; width],
+            row: smallvec![NEVER; width],
             before: None,
             fits: 0,
             begun: 0,

@@ -2,7 +2,6 @@
 //! calls alone.
 
 use std::collections::hash_map::Entry;
-use std::hint::black_box;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -16,6 +15,7 @@ use super::board::{Board, settle_chain, settle_first_seen};
 use super::chain::{Event, Stubs, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
+use super::glance::{AT_A_TIME, await_calls, await_groups};
 use super::group::{Group, Op};
 use super::history::{History, HistoryNeed};
 use super::key::{Key, Keys, Namer, Numbered, Values};
@@ -33,9 +33,6 @@ use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 /// Changes among which those far ahead of the clock are counted: they move no window, and where most are of that kind
 /// groups are swept all the same.
 const FLOOD_OF: usize = 50_000;
-
-/// What lies about in memory is looked at for so many calls or groups before work on the first of them begins.
-const AT_A_TIME: usize = 32;
 
 /// Evaluates rules over changes to calls, holding a bounded window of every group in memory.
 ///
@@ -181,7 +178,9 @@ impl Engine {
             let mut touches = touches.drain(..);
             if answers.is_empty() {
                 while !touches.as_slice().is_empty() {
-                    self.await_groups(number, touches.as_slice());
+                    if let Some(shelf) = self.shelves.get(number) {
+                        await_groups(&shelf.groups, touches.as_slice());
+                    }
                     for touch in touches.by_ref().take(AT_A_TIME) {
                         self.settle(touch, None, all);
                     }
@@ -236,9 +235,9 @@ impl Engine {
         let keys = &mut self.keys;
         keys.begin_batch();
         let mut values = Vec::new();
-        for (number, change) in changes.iter().enumerate() {
-            if number.is_multiple_of(AT_A_TIME) {
-                await_calls(changes.iter().skip(number).take(AT_A_TIME));
+        for (place, change) in changes.iter().enumerate() {
+            if place.is_multiple_of(AT_A_TIME) {
+                await_calls(changes.get(place..).unwrap_or_default());
             }
             let both = [(&change.old, false), (&change.new, true)];
             for (call, present) in both
@@ -281,15 +280,6 @@ impl Engine {
         self.index = index;
         prepared.split(rules, &self.shelves);
         prepared
-    }
-
-    /// Waits for the groups of the next touches all at once, where each by itself would be waited for in turn.
-    fn await_groups(&self, rule: usize, touches: &[Touch]) {
-        if let Some(Shelf { groups: Groups::Chain(groups), .. }) = self.shelves.get(rule) {
-            let next = touches.iter().take(AT_A_TIME);
-            let seen = next.filter_map(|touch| groups.get(&touch.key)).map(Group::glance);
-            black_box(seen.fold(0, i64::wrapping_add));
-        }
     }
 
     /// One need, or one for each way in which the rule groups its calls.
@@ -533,8 +523,9 @@ impl Engine {
         self.sweep(changes);
         let mut stubs = Stubs::default();
         for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            shelf.make_room(rule, &self.limits, self.batches, &mut stubs);
+            shelf.make_room(rule, &self.limits, self.batches, &mut stubs, &mut self.gone);
         }
+        Event::let_go(&mut self.gone);
     }
 
     fn sweep(&mut self, changes: &[CallChange]) {
@@ -565,17 +556,6 @@ impl Engine {
         }
         Event::let_go(&mut self.gone);
     }
-}
-
-/// Waits for what most rules look at in these calls all at once, where each by itself would be waited for in turn.
-fn await_calls<'c>(changes: impl Iterator<Item = &'c CallChange>) {
-    let first = |text: &Text| text.as_bytes().first().map_or(0, |byte| usize::from(*byte));
-    let glance = |call: &Arc<Call>| {
-        let principal = call.principal.as_ref().map_or(0, first);
-        first(&call.tool) + principal + Arc::strong_count(call) + call.flags.len() + call.also.len()
-    };
-    let seen = changes.flat_map(|change| [&change.old, &change.new]).flatten().map(glance);
-    black_box(seen.fold(0, usize::wrapping_add));
 }
 
 /// One pass over a set of calls, in any order: all alerts, by rule and then by group and time as

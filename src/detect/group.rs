@@ -42,11 +42,13 @@ pub(super) struct Group {
     /// Calls of which only the place is held. Nothing was told of such a group.
     shrunk: u32,
     /// No fewer than the calls that the want takes which is watched; or [`UNCOUNTED`].
-    had: u16,
+    had: u8,
     /// The place of one of the rule's wants: while it is not met, nothing matches, whatever else there is.
     watched: u8,
     /// The last call is dated ahead of the clock.
     is_ahead: bool,
+    /// Something was told of the group that still matters: kept beside what it is, which is further away.
+    is_told: bool,
     /// Calls gone through, over all batches.
     #[cfg(test)]
     pub(super) walked: u64,
@@ -59,7 +61,7 @@ struct Rare {
     /// Of alerts on how busy the group is, where it is or was, or something of them was asked for.
     load: Option<Box<Load>>,
     /// Of a rule on sessions, which are long: how far chains had come at the floor.
-    course: Option<Box<Course>>,
+    course: Option<Course>,
 }
 
 /// What was told of how busy a group is.
@@ -77,7 +79,7 @@ impl Default for Load {
 }
 
 /// It is not known how many calls the watched want takes.
-const UNCOUNTED: u16 = u16::MAX;
+const UNCOUNTED: u8 = u8::MAX;
 
 /// A call takes as much of memory as that many places of calls.
 pub(super) const PLACES_OF_A_CALL: usize = 8;
@@ -94,6 +96,7 @@ impl Group {
             had: 0,
             watched: 0,
             is_ahead: false,
+            is_told: false,
             #[cfg(test)]
             walked: 0,
         }
@@ -123,6 +126,7 @@ impl Group {
         group.rare = Some(Box::new(Rare { told, load: Some(Box::new(load)), course: None }));
         group.had = UNCOUNTED;
         group.note_last();
+        group.note_told();
         group
     }
 
@@ -157,6 +161,7 @@ impl Group {
             self.rare().told = Some(Box::new(told));
         }
         self.forget_idle_rest();
+        self.note_told();
         outcome
     }
 
@@ -172,7 +177,7 @@ impl Group {
         gone: &mut Vec<Event>,
     ) -> Option<Ops> {
         let may_be_busy = (self.events.len() + ops.len()) as u64 >= busy_from;
-        if self.is_told() || may_be_busy || self.can_match_with(chain, pace, &ops) {
+        if self.is_told || may_be_busy || self.can_match_with(chain, pace, &ops) {
             return Some(ops);
         }
         apply(&mut self.events, ops);
@@ -188,7 +193,7 @@ impl Group {
             return self.can_match_within(chain, ops);
         }
         let more = || ops.iter().filter(|op| op.present).map(|op| &op.event);
-        let count = |of: usize| u16::try_from(of).unwrap_or(UNCOUNTED);
+        let count = |of: usize| u8::try_from(of).unwrap_or(UNCOUNTED);
         if let Some(want) = pace.wants.get(usize::from(self.watched)) {
             self.had = self.had.saturating_add(count(more().filter(|one| want.takes(one)).count()));
             if self.had != UNCOUNTED && u64::from(self.had) < want.least {
@@ -230,8 +235,9 @@ impl Group {
         }
     }
 
-    fn is_told(&self) -> bool {
-        self.has_told() || self.has_load()
+    fn note_told(&mut self) {
+        let has_told = self.rare.as_ref().is_some_and(|rare| rare.told.is_some());
+        self.is_told = has_told || self.has_load();
     }
 
     /// True if it is known without a look at what came before the floor that nothing closes since.
@@ -240,7 +246,7 @@ impl Group {
         let Some(course) = course else { return false };
         let settled = self.events.partition_point(|event| event.at() < self.floor);
         let since = self.events.get(settled..).unwrap_or_default();
-        !Course::clone(course).follow(chain, since)
+        !course.clone().follow(chain, since)
     }
 
     /// Tells how busy the group is, where it is or was told to be.
@@ -286,10 +292,6 @@ impl Group {
         self.rare.get_or_insert_default()
     }
 
-    fn has_told(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.told.is_some())
-    }
-
     fn has_load(&self) -> bool {
         let load = self.rare.as_ref().and_then(|rare| rare.load.as_ref());
         load.is_some_and(|load| load.told.is_some())
@@ -320,7 +322,7 @@ impl Group {
 
     /// How much it would take if it held no more than places, as far as it may.
     pub(super) fn weight_shrunk(&self) -> usize {
-        if self.is_told() {
+        if self.is_told {
             return self.weight();
         }
         self.events.len() + 1
@@ -335,7 +337,7 @@ impl Group {
 
     /// Holds no more than the places of its calls, if nothing was told of it.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
-        if !self.is_told() {
+        if !self.is_told {
             self.events.iter_mut().for_each(|event| event.shrink(stubs));
             self.shrunk = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
         }
@@ -365,7 +367,8 @@ impl Group {
     /// Looks at what a change to the group will be held against.
     pub(super) fn glance(&self) -> i64 {
         let at = |event: Option<&Event>| event.map_or(0, |event| event.at().0);
-        at(self.events.first()).wrapping_add(at(self.events.last()))
+        let rare = self.rare.as_ref().map_or(0, |rare| i64::from(rare.course.is_some()));
+        at(self.events.first()).wrapping_add(at(self.events.last())).wrapping_add(rare)
     }
 
     /// Puts its calls to `gone`.
@@ -403,7 +406,7 @@ impl Group {
     pub(super) fn felt_at(&self, pace: &Pace) -> Micros {
         let newest = self.newest().max(self.floor);
         // How long after its newest call the group concerns nothing, where that is sooner than a reach.
-        match pace.gap_micros.filter(|_| !self.is_told()) {
+        match pace.gap_micros.filter(|_| !self.is_told) {
             Some(gap) => newest.min(newest.plus(gap).minus(pace.reach_micros)),
             None => newest,
         }
@@ -412,7 +415,7 @@ impl Group {
     /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
     /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
     pub(super) fn idle_since(&self, pace: &Pace, watermark: Micros) -> Option<Micros> {
-        let idle = if self.is_told() { pace.idle_micros } else { pace.spent_idle_micros };
+        let idle = if self.is_told { pace.idle_micros } else { pace.spent_idle_micros };
         let newest = self.newest().max(self.floor);
         (newest < watermark.minus(idle)).then(|| self.felt_at(pace))
     }
@@ -434,12 +437,12 @@ impl Group {
             // What a course has passed is thinned.
             let course = self.rare.as_mut().and_then(|rare| rare.course.take());
             let known = if course.is_some() { settled } else { 0 };
-            let mut course = course.unwrap_or_else(|| Box::new(Course::new(chain)));
+            let mut course = course.unwrap_or_else(|| Course::new(chain));
             course.follow(chain, self.events.get(known..to_settle).unwrap_or_default());
             self.rare().course = Some(course);
             self.floor = cut;
-            self.events.drain(..past);
-            self.thin(gap, known.saturating_sub(past));
+            gone.extend(self.events.drain(..past));
+            self.thin(gap, known.saturating_sub(past), gone);
             self.note_last();
             return;
         }
@@ -489,13 +492,13 @@ impl Group {
     /// Of the calls before the floor, keeps what a later match can still rest on: nothing of a
     /// session that has ended or has no call yet that a chain starts with, and of the calls that
     /// only keep it going as many as show that it did. The first `known` were thinned before.
-    fn thin(&mut self, gap_micros: i64, known: usize) {
+    fn thin(&mut self, gap_micros: i64, known: usize, gone: &mut Vec<Event>) {
         let floor = self.floor;
         let is_start = |event: &Event| event.stages() & 1 != 0;
         let before_floor = self.events.partition_point(|event| event.at() < floor);
         let first = self.events.iter().take(before_floor).position(is_start);
         let first = first.unwrap_or(before_floor);
-        self.events.drain(..first);
+        gone.extend(self.events.drain(..first));
         let settled = before_floor - first;
         // The last one is looked at again: only now it is known what it leads to.
         let known = known.saturating_sub(first).saturating_sub(1);
@@ -518,7 +521,7 @@ impl Group {
                 kept = 0;
             }
         }
-        self.events.drain(kept..settled.max(kept));
+        gone.extend(self.events.drain(kept..settled.max(kept)));
     }
 }
 

@@ -25,6 +25,7 @@ mod explain;
 mod field;
 mod figures;
 mod firing;
+mod glance;
 mod group;
 mod group_by;
 mod history;

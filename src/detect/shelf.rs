@@ -14,9 +14,6 @@ use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
 
-/// Calls that are let go at one time: as many as are little beside the groups.
-const LET_GO_AT_ONCE: usize = 1_024;
-
 /// The groups of one rule.
 pub(super) struct Shelf {
     pub(super) groups: Groups,
@@ -122,9 +119,7 @@ impl Shelf {
                 gone = gone.max(idle);
                 *held = held.saturating_sub(group.weight());
                 group.empty(let_go);
-                if let_go.len() >= LET_GO_AT_ONCE {
-                    Event::let_go(let_go);
-                }
+                Event::let_go_if_many(let_go);
             }
             is_whole &= group.is_whole();
             idle.is_none()
@@ -142,6 +137,7 @@ impl Shelf {
         limits: &Limits,
         batch: u64,
         stubs: &mut Stubs,
+        gone: &mut Vec<Event>,
     ) {
         let held_max = limits.calls_max.saturating_mul(self.weight_of_one());
         if self.held <= held_max && self.len() <= limits.groups_max {
@@ -176,7 +172,10 @@ impl Shelf {
             (Kind::Chain(_), Groups::Chain(groups)) => {
                 let pace = &self.pace;
                 let age = |group: &Group| (group.settled_at().0, group.felt_at(pace));
-                room.make(groups, i64::MAX, age, Group::weight, |_, _| {})
+                room.make(groups, i64::MAX, age, Group::weight, |_, group| {
+                    group.empty(gone);
+                    Event::let_go_if_many(gone);
+                })
             }
             (_, Groups::FirstSeen(groups)) => {
                 let age = |seen: &Seen| {
@@ -220,7 +219,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
-        mut let_go: impl FnMut(Key, &G),
+        mut let_go: impl FnMut(Key, &mut G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -245,8 +244,8 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            let_go(*key, group);
             self.cold.evict(*key, newest);
+            let_go(*key, group);
             false
         });
         (before - groups.len()) as u64

@@ -94,7 +94,9 @@ mod tests {
     fn texts_differ_by_length_and_by_every_byte() {
         let of = |texts: &[&str]| {
             let mut sip = Sip::new([1, 2]);
-            texts.iter().for_each(|text| sip.text(text));
+            for text in texts {
+                sip.text(text);
+            }
             sip.finish()
         };
         let all: [&[&str]; 9] = [
