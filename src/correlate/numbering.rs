@@ -114,6 +114,8 @@ struct Segment {
 struct Choice {
     request: Option<(i64, RecordId)>,
     by: By,
+    /// Another guess that was about as likely gave the reply to another request, and was dropped since.
+    is_doubted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -241,6 +243,7 @@ impl Numbering {
             settled.extend(self.answer(0));
             let place_of = |guess: &Guess| guess.choices.front().map(Choice::place);
             let settled = self.guesses.first().and_then(place_of);
+            self.keep_doubts(|guess| place_of(guess) != settled);
             self.guesses.retain(|guess| place_of(guess) == settled);
             for guess in &mut self.guesses {
                 guess.choices.pop_front();
@@ -248,6 +251,23 @@ impl Numbering {
             self.replies.pop_front();
             if let Some(place) = settled.flatten() {
                 self.remove(place);
+            }
+        }
+    }
+
+    /// Marks what those guesses that are to be dropped doubt: that one of two replies is settled, by whichever of them
+    /// is older, makes the other no surer.
+    fn keep_doubts(&mut self, is_dropped: impl Fn(&Guess) -> bool) {
+        let dear = self.guesses.first().map_or(0, |best| best.cost) + DOUBT_COST;
+        let (kept, dropped): (Vec<&mut Guess>, Vec<&mut Guess>) =
+            self.guesses.iter_mut().partition(|guess| !is_dropped(guess));
+        let near: Vec<&mut Guess> =
+            dropped.into_iter().filter(|guess| guess.cost <= dear).collect();
+        for guess in kept {
+            for (reply, choice) in guess.choices.iter_mut().enumerate() {
+                let place = choice.place();
+                let mut others = near.iter().filter_map(|other| other.choices.get(reply));
+                choice.is_doubted |= others.any(|other| other.place() != place);
             }
         }
     }
@@ -265,7 +285,7 @@ impl Numbering {
         };
         let is_sure = match choice.by {
             By::Itself => true,
-            By::Number | By::Doubted => !doubts(),
+            By::Number | By::Doubted => !choice.is_doubted && !doubts(),
             By::Turn => false,
         };
         Some(Answer { reply, request, is_sure })
@@ -423,7 +443,8 @@ impl Numbering {
         let request = self.waiting.get(&place).or_else(|| self.refused.get(&place));
         let waited = request.and_then(|request| Some(reply.at?.since(request.at?))).unwrap_or(0);
         guess.cost += cost + u32::try_from(waited / 1000 + 1).map_or(32, u32::ilog2);
-        guess.choices.push_back(Choice { request: request.map(|request| (place, request.id)), by });
+        let request = request.map(|request| (place, request.id));
+        guess.choices.push_back(Choice { request, by, is_doubted: false });
         if by == By::Number {
             guess.top = guess.top.max(Some(place));
         }
@@ -455,7 +476,7 @@ impl Guess {
     /// Gives a reply to none.
     fn without(mut self, cost: u32) -> Self {
         self.cost += cost;
-        self.choices.push_back(Choice { request: None, by: By::Number });
+        self.choices.push_back(Choice { request: None, by: By::Number, is_doubted: false });
         self
     }
 

@@ -181,7 +181,7 @@ fn ids_tell_which_reply_is_whose_though_lines_are_lost_and_several_wait() {
     let busy = judge_many(BUSY);
     assert!(busy.missed * 50 < busy.right, "{busy:?}");
     assert!(busy.wrong * 50 < busy.right, "{busy:?}");
-    assert!(busy.wrong_believed * 100 < busy.right_believed, "{busy:?}");
+    assert!(busy.wrong_believed * 300 < busy.right_believed, "{busy:?}");
     assert!(busy.right_believed * 100 > busy.right * 97, "{busy:?}");
     let one_by_one = judge_many(Traffic { at_once: 1, ..BUSY });
     assert!((one_by_one.missed + one_by_one.wrong) * 500 < one_by_one.right, "{one_by_one:?}");
@@ -189,7 +189,7 @@ fn ids_tell_which_reply_is_whose_though_lines_are_lost_and_several_wait() {
     // A reply here and there shows no id.
     let mostly = judge_many(Traffic { ids_percent: 95, ..BUSY });
     assert!(mostly.wrong * 25 < mostly.right, "{mostly:?}");
-    assert!(mostly.wrong_believed * 50 < mostly.right_believed, "{mostly:?}");
+    assert!(mostly.wrong_believed * 150 < mostly.right_believed, "{mostly:?}");
 }
 
 /// What each call's reply is, by the place of its line; negative where it is not believed, 0 for none.
@@ -293,6 +293,23 @@ fn two_that_wait_at_first_are_told_apart_by_what_comes_next() {
 }
 
 #[test]
+fn what_nobody_can_tell_is_no_surer_once_time_has_passed() {
+    let mut lines = vec![
+        (0, Asks, Approved, None),
+        (1, Reply, Good, Some("1")),
+        (100, Asks, Approved, None),
+        (110, Asks, Approved, None),
+        (120, Asks, Approved, None),
+        (130, Reply, Good, Some("4")),
+        (131, Reply, Good, Some("5")),
+    ];
+    let at_first = replies(&lines);
+    assert_eq!(at_first.iter().filter(|place| **place < 0).count(), 2, "{at_first:?}");
+    lines.push((60_000, Asks, Approved, None));
+    assert_eq!(replies(&lines)[..at_first.len()], at_first);
+}
+
+#[test]
 fn a_request_is_given_up_after_the_longest_wait() {
     let minute = 60_000;
     for (waited, reply) in [(19 * minute, 1), (21 * minute, 0)] {
@@ -352,13 +369,13 @@ proptest! {
         far in prop_oneof![Just(1_u64), Just(30), Just(10_000)],
         restart in prop::collection::vec(prop::bool::weighted(0.3), 16),
         units in prop_oneof![Just(50_000_usize), Just(40), Just(300)],
+        ahead_secs in prop_oneof![Just(None), (600_i64..700).prop_map(Some)],
     ) {
         let limits = Limits { units, ..Limits::default() };
         let traffic = Traffic {
             seed, requests, at_once, ids_percent, denied_percent, restarts_per_mille, pause_secs_max, ..BUSY
         };
         let written = write(&traffic);
-        let expected = one_pass(&written.records);
         let mut dice = Dice(seed ^ 0xabcd);
         let mut shuffled: Vec<(u64, Arc<Record>)> = (0..)
             .zip(&written.records)
@@ -366,10 +383,23 @@ proptest! {
             .collect();
         shuffled.sort_by_key(|(place, _)| *place);
         let shuffled: Vec<Arc<Record>> = shuffled.into_iter().map(|(_, record)| record).collect();
+        // Another log may be so far ahead that a batch's own replies lie behind what is held.
+        let batches: Vec<Vec<Arc<Record>>> = (0_u64..)
+            .zip(shuffled.chunks(batch))
+            .map(|(number, batch)| {
+                let newest = batch.iter().filter_map(|record| record.at).max();
+                let of_other = newest.zip(ahead_secs).map(|(newest, secs)| {
+                    let at_ms = newest.0 / 1000 + secs * 1000;
+                    Arc::new(record("server", number, at_ms, "other", Good))
+                });
+                batch.iter().cloned().chain(of_other).collect()
+            })
+            .collect();
+        let expected = one_pass(&batches.concat());
         let mut model = Model::default();
         let new = Correlator::new(Clocks::default());
         let mut correlator = Correlator { limits: limits.clone(), ..new };
-        for (batch, again) in shuffled.chunks(batch).zip(restart.iter().cycle()) {
+        for (batch, again) in batches.iter().zip(restart.iter().cycle()) {
             model.feed(&mut correlator, batch);
             if *again {
                 let newest = model.records.iter().filter_map(|record| record.at).max();

@@ -1,12 +1,11 @@
-//! At rest, calls, joins and clocks are a function of what was read: the logs of several stacks in random pieces, all
-//! through one process, against one pass over the whole.
+//! At rest, calls, joins and clocks are a function of what was read: the logs of several stacks in random pieces, read by
+//! one process after the other, against one pass over the whole.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions as FileOptions};
 use std::io::Write;
 
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::daemon::pipeline::Setup;
@@ -162,8 +161,9 @@ fn one_pass(world: &World) -> Findings {
     Findings::of(&pipeline)
 }
 
-/// One piece of one log, and how many seconds pass after it; none: it is not read before the next one comes.
-type Piece = (usize, usize, Option<i64>);
+/// One piece of one log, and how many seconds pass after it; none: it is not read before the next one comes. Whether the
+/// process ends then, and another one goes on.
+type Piece = (usize, usize, Option<i64>, bool);
 
 fn any_piece() -> impl Strategy<Value = Piece> {
     let lines = prop_oneof![Just(1_usize), 2_usize..12, 12_usize..80, 80_usize..600];
@@ -174,18 +174,19 @@ fn any_piece() -> impl Strategy<Value = Piece> {
         1 => Just(Some(90)),
         1 => Just(Some(3_700)),
     ];
-    (0_usize..1_000, lines, seconds)
+    (0_usize..1_000, lines, seconds, prop::bool::weighted(0.15))
 }
 
-/// Hands the logs to one process in these pieces, and then what is left of each; in the end lets it rest.
+/// Hands the logs in these pieces to one process after the other, and then what is left of each; in the end lets the last
+/// one rest.
 fn in_pieces(world: &World, pieces: &[Piece]) -> Findings {
     let site = Site::new(false);
     let mut pipeline = site.open();
     let mut now = after_all();
     let mut left: Vec<(&String, &[String])> =
         world.iter().map(|(file, lines)| (file, lines.as_slice())).collect();
-    let rest = (0, usize::MAX, Some(0));
-    for (place, lines, seconds) in pieces.iter().chain(std::iter::repeat(&rest)) {
+    let rest = (0, usize::MAX, Some(0), false);
+    for (place, lines, seconds, is_last) in pieces.iter().chain(std::iter::repeat(&rest)) {
         if left.is_empty() {
             break;
         }
@@ -198,6 +199,10 @@ fn in_pieces(world: &World, pieces: &[Piece]) -> Findings {
         if let Some(seconds) = seconds {
             read(&mut pipeline, now);
             now = now.plus(seconds * Micros::SECOND);
+        }
+        if *is_last {
+            drop(pipeline);
+            pipeline = site.open();
         }
     }
     // The last look may still be telling files apart, and the newest day rest.
@@ -213,17 +218,11 @@ proptest! {
         cases: ProptestConfig::default().cases.div_ceil(CASES_SHARE),
         // Each try reads everything again.
         max_shrink_iters: 0,
-        // The same worlds every time, unless PROPTEST_RNG_SEED asks for others: of 183 random orders one (seed 834, 105
-        // calls) has the reply of a proxy's request in doubt in pieces and sure in one pass, which is not mended yet.
-        rng_seed: match ProptestConfig::default().rng_seed {
-            RngSeed::Random => RngSeed::Fixed(1),
-            asked @ RngSeed::Fixed(_) => asked,
-        },
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn whatever_the_order_and_the_pieces_one_process_says_what_one_pass_says(
+    fn whatever_the_order_the_pieces_and_the_restarts_calls_are_what_one_pass_says(
         seed in 0_u64..1_000,
         calls in 40_u64..260,
         pieces in prop::collection::vec(any_piece(), 1..25),
