@@ -89,7 +89,10 @@ fn code_of(error: &crate::store::StoreError) -> u8 {
         | StoreError::NotAQuery { .. } => 65,
         StoreError::Missing { .. } => 66,
         StoreError::Folder { .. } | StoreError::Journal { .. } => 73,
-        StoreError::Full { .. } | StoreError::Upgrade { .. } => 74,
+        StoreError::Full { .. }
+        | StoreError::Memory { .. }
+        | StoreError::Room { .. }
+        | StoreError::Upgrade { .. } => 74,
         StoreError::Database(_) | StoreError::NotKept { .. } | StoreError::Broken => 70,
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn refused(error: RulesError) -> Failure {
     match &error {
         RulesError::Folder { .. } => Failure::no_input(error),
         RulesError::Unknown { .. } | RulesError::Configuration(_) => Failure::config(error),
-        RulesError::Problems { .. } => Failure::data(error),
+        RulesError::Problems { .. } | RulesError::BrokeOff => Failure::data(error),
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn run(args: Args, common: &Common, out: &mut impl Write) -> Result<E
 /// Reads where rules come from again, whatever else the configuration says.
 fn reread(overrides: Overrides) -> Reread {
     let overrides = Overrides { no_mail: true, no_db: true, ..overrides };
-    Box::new(move || {
+    std::sync::Arc::new(move || {
         let config = super::load(&overrides).map_err(|failure| failure.message())?;
         Ok(setup::rule_source(&config))
     })

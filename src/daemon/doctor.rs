@@ -88,7 +88,7 @@ impl Told {
         let in_journal = "the database has and the journal does not";
         let in_database = "the journal has and the database does not";
         let again = "`calltrail rebuild` brings them back";
-        let cut = "the journal was cut or is another's: a database made again would lack them";
+        let cut = "without the database they would be lost: `calltrail rebuild` puts them into the journal as well";
         let mut found = vec![
             lacks(
                 noted.decisions.difference(&self.decisions).count(),

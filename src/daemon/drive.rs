@@ -89,6 +89,7 @@ impl Driver {
         let awake = Arc::new(Notify::new());
         let waker = Arc::clone(&awake);
         let mut wake = Wake::start(move || waker.notify_one());
+        self.rules.wake(Arc::clone(&awake));
         self.note_set_aside(&pipeline);
         let mut pipeline = Some(pipeline);
         while !self.shutdown.is_cancelled() {

@@ -3,6 +3,12 @@
 
 mod joined;
 #[cfg(test)]
+mod lines;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod shipped;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
@@ -86,4 +92,11 @@ fn judged(joined: Vec<CallChange>, records: &[Arc<Record>]) -> Vec<Arc<Call>> {
     }
     calls.extend(sitting.end(&mut absence).into_iter().filter_map(|change| change.new));
     calls
+}
+
+/// Makes calls of a case's lines, as a daemon without a configuration does.
+#[cfg(test)]
+fn read_logs(_: &crate::detect::Rule, logs: &[CaseLog]) -> Result<Vec<CaseCall>, String> {
+    static REHEARSAL: std::sync::LazyLock<Rehearsal> = std::sync::LazyLock::new(Rehearsal::default);
+    REHEARSAL.calls(logs)
 }

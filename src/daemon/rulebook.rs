@@ -66,6 +66,10 @@ pub enum RulesError {
         lines(problems)
     )]
     Unknown { names: Vec<String>, problems: Vec<RuleProblem> },
+    #[error(
+        "reading the rules broke off, which is a fault of Calltrail's: please report it with what its log says"
+    )]
+    BrokeOff,
     /// The configuration that names them cannot be read again.
     #[error("{0}")]
     Configuration(String),
@@ -87,7 +91,10 @@ impl RulesError {
     pub(super) const fn may_pass(&self) -> bool {
         matches!(
             self,
-            Self::Folder { .. } | Self::Configuration(_) | Self::Problems { may_pass: true, .. }
+            Self::Folder { .. }
+                | Self::BrokeOff
+                | Self::Configuration(_)
+                | Self::Problems { may_pass: true, .. }
         )
     }
 }

@@ -1,11 +1,11 @@
-//! Rule files that change while the daemon runs: checked and taken over between two batches, or refused with those read
-//! before kept in force.
+//! Rule files that change while the daemon runs: checked beside its work and taken over between two batches, or refused
+//! with those read before kept in force.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::clock::now;
 use super::drive::Driver;
@@ -17,9 +17,11 @@ use crate::store::StoreError;
 use crate::untrusted::display_untrusted;
 use crate::web::{RuleLoad, RulesShown};
 
+mod reading;
 mod shown;
 mod told;
 
+use reading::{Loaded, Outcome, Reading};
 use shown::shown;
 
 /// How often the folder is looked at. A change is taken up when two looks in a row have seen the same, so that files
@@ -40,6 +42,10 @@ pub(crate) struct Keeper {
     read: Fingerprint,
     seen: Fingerprint,
     looked_at: Instant,
+    /// What was seen to change is being read.
+    reading: Option<Reading>,
+    /// Who waits for the end of that.
+    awake: Option<Arc<Notify>>,
     /// Something could not be read, which may pass without a change.
     retry: Option<Retry>,
     shown: watch::Sender<RulesShown>,
@@ -63,7 +69,7 @@ struct Settings {
 }
 
 /// Reads the configuration again; the error says what is wrong with it.
-pub(crate) type Reread = Box<dyn Fn() -> Result<RuleSource, String> + Send>;
+pub(crate) type Reread = Arc<dyn Fn() -> Result<RuleSource, String> + Send + Sync>;
 
 /// What became of a change.
 enum Change {
@@ -85,7 +91,13 @@ impl Keeper {
         }
         let shown = watch::Sender::new(shown(&book));
         let (seen, looked_at) = (read.clone(), Instant::now());
-        Ok(Self { source, book, read, seen, looked_at, retry: None, shown, settings: None })
+        let (reading, awake, retry, settings) = (None, None, None, None);
+        Ok(Self { source, book, read, seen, looked_at, reading, awake, retry, shown, settings })
+    }
+
+    /// Tells `awake` when changed rules are read and can be taken over.
+    pub(super) fn wake(&mut self, awake: Arc<Notify>) {
+        self.awake = Some(awake);
     }
 
     /// Keeps an eye on the configuration file as well: it may name another folder, or other rules that
@@ -114,34 +126,54 @@ impl Keeper {
         self.shown.subscribe()
     }
 
-    /// Looks, if it is time to.
+    /// Looks, if it is time to, and tells what became of a change that was seen before.
     fn look(&mut self) -> Change {
+        let change = self.ended();
         let is_fixed = self.source.folder.is_none() && self.settings.is_none();
-        if is_fixed || self.looked_at.elapsed() < LOOK_EVERY {
-            return Change::None;
+        if !is_fixed && self.looked_at.elapsed() >= LOOK_EVERY {
+            self.looked_at = Instant::now();
+            self.look_now();
         }
-        self.looked_at = Instant::now();
-        self.look_now()
+        change
     }
 
-    fn look_now(&mut self) -> Change {
+    /// Begins to read what was changed, one reading at a time.
+    fn look_now(&mut self) {
         let now = self.fingerprint();
         let is_quiet = now == self.seen;
         self.seen.clone_from(&now);
-        if !is_quiet {
-            return Change::None;
+        if !is_quiet || self.reading.is_some() {
+            return;
         }
         let is_changed = now != self.read;
         if !is_changed && !self.retry.as_mut().is_some_and(Retry::is_due) {
+            return;
+        }
+        let (source, awake) = (self.source.clone(), self.awake.clone());
+        self.reading = Reading::begin(source, now, self.settings.as_ref(), is_changed, awake);
+    }
+
+    /// What became of what was read, if that is at its end.
+    fn ended(&mut self) -> Change {
+        let Some(reading) = &mut self.reading else { return Change::None };
+        let Some(outcome) = reading.ended() else { return Change::None };
+        let is_of_change = reading.is_of_change;
+        self.reading = None;
+        self.conclude(outcome, is_of_change)
+    }
+
+    fn conclude(&mut self, outcome: Outcome, is_of_change: bool) -> Change {
+        (self.source, self.read) = (outcome.source, outcome.looked);
+        if self.fingerprint() != self.read {
+            // Some of it may be of before, and some of after: once it is quiet, all is read again.
             return Change::None;
         }
-        self.read = now;
-        let loaded = self.reload();
+        let loaded = outcome.loaded;
         let may_pass = loaded.as_ref().is_err_and(RulesError::may_pass);
-        let before = self.retry.filter(|_| !is_changed);
+        let before = self.retry.filter(|_| !is_of_change);
         self.retry = may_pass.then(|| Retry::after(before));
         match loaded {
-            Ok(book) => Change::Taken(self.take(book)),
+            Ok(loaded) => Change::Taken(self.take(loaded)),
             Err(error) => {
                 self.shown.send_modify(|shown| shown.refused = Some(error.to_string()));
                 Change::Refused(self.refused(&error))
@@ -151,16 +183,16 @@ impl Keeper {
 
     /// Takes over what was read, and says what is different, if anything is. Where no rule is, those that were compiled
     /// before stay: with others the engine would start anew.
-    fn take(&mut self, mut book: Rulebook) -> Option<String> {
+    fn take(&mut self, loaded: Loaded) -> Option<String> {
+        let Loaded { mut book, shown: rules } = loaded;
         let was_refused = self.shown.send_if_modified(|shown| shown.refused.take().is_some());
         let difference = told::difference(&self.book, &book);
         let doubts = told::doubts(&self.book, &book);
         if difference.is_some() {
-            self.shown.send_replace(shown(&book));
+            self.shown.send_replace(RulesShown { rules, ..RulesShown::default() });
         } else {
             book.rules = Arc::clone(&self.book.rules);
             if book.entries != self.book.entries {
-                let rules = shown(&book).rules;
                 self.shown.send_modify(|shown| shown.rules = rules);
             }
         }
@@ -176,20 +208,6 @@ impl Keeper {
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
-    /// Reads the rules again, from where the configuration now says that they are.
-    fn reload(&mut self) -> Result<Rulebook, RulesError> {
-        if let Some(settings) = &self.settings {
-            let source = (settings.reread)().map_err(RulesError::Configuration)?;
-            if source != self.source {
-                self.source = source;
-                // Looked at before it is read, so that what changes meanwhile is seen as a change.
-                self.read = self.fingerprint();
-                self.seen = self.read.clone();
-            }
-        }
-        self.source.load()
-    }
-
     /// For a banner and the log: a sentence, and a line for each of the first problems.
     fn refused(&self, error: &RulesError) -> String {
         let (problems, told) = match error {
@@ -198,7 +216,7 @@ impl Keeper {
                     "The configuration was changed and cannot be used, so the rules read before stay in force:\n{error}"
                 );
             }
-            RulesError::Folder { .. } => (&[][..], error.to_string()),
+            RulesError::Folder { .. } | RulesError::BrokeOff => (&[][..], error.to_string()),
             RulesError::Unknown { names, problems } => (
                 &**problems,
                 format!("rules.disabled names {}, and there is no such rule", names.join(", ")),
@@ -297,6 +315,8 @@ impl Keeper {
             read: Fingerprint::new(),
             seen: Fingerprint::new(),
             looked_at: Instant::now(),
+            reading: None,
+            awake: None,
             retry: None,
             shown: watch::Sender::new(RulesShown::default()),
             settings: None,

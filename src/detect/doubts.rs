@@ -31,7 +31,7 @@ pub struct Doubted {
     work_max: usize,
 }
 
-/// Looks for what can never happen in rules of a set.
+/// Looks for what can never happen in rules of a set, one after the other.
 struct Inquiry<'a> {
     detections: &'a [Expr],
     /// How many values each of them compares with.
@@ -64,8 +64,8 @@ impl RuleSet {
     }
 
     fn doubted_within(&self, overrides: &Overrides, work_max: usize) -> Doubted {
-        let inquiry = Inquiry::new(&self.detections, work_max);
         let rules = self.changed_by(overrides);
+        let inquiry = Inquiry::new(&self.detections, work_max, rules.clone().count());
         let rules = rules.map(|(rule, _)| (rule.name.to_string(), inquiry.of_rule(rule))).collect();
         Doubted { rules, work_max }
     }
@@ -77,14 +77,16 @@ impl RuleSet {
         before: &Doubted,
         overrides: &Overrides,
     ) -> BTreeMap<String, Vec<RuleProblem>> {
-        let inquiry = Inquiry::new(&self.detections, before.work_max);
+        let changed = self.changed_by(overrides);
+        let inquiry = Inquiry::new(&self.detections, before.work_max, changed.clone().count());
         let mut found = BTreeMap::new();
-        for (rule, change) in self.changed_by(overrides) {
+        for (rule, change) in changed {
             let name = &*rule.name;
             // What is compared with is the likeliest reason; where nothing is, the whole table is named.
             let mark = change.numbers.first().map_or(change.mark, |number| number.mark);
             let problem = |message| RuleProblem::at(&overrides.file, mark, message);
             let known = before.rules.get(name).and_then(Option::as_ref);
+            // Also where it is known not to be enough: it has to have its turn.
             let told = match known.zip(inquiry.of_rule(rule)) {
                 Some((known, doubts)) => {
                     let new = doubts.iter().filter(|doubt| !known.contains(doubt));
@@ -94,7 +96,8 @@ impl RuleSet {
                     new
                 }
                 None => vec![problem(format!(
-                    "whether `{name}` can still be what is meant was not looked at: the changed rules ask for too much"
+                    "whether `{name}` can still be what is meant was not looked at: it asks for too much, or all \
+                     changed rules together do"
                 ))],
             };
             if !told.is_empty() {
@@ -108,7 +111,7 @@ impl RuleSet {
     fn changed_by<'a>(
         &'a self,
         overrides: &'a Overrides,
-    ) -> impl Iterator<Item = (&'a Rule, &'a Override)> {
+    ) -> impl Iterator<Item = (&'a Rule, &'a Override)> + Clone {
         let change = |rule: &Rule| overrides.rules.get(&*rule.name);
         let changed = self.rules.iter().filter_map(move |rule| Some((rule, change(rule)?)));
         changed.filter(|(_, change)| change.can_be_doubted())
@@ -120,7 +123,7 @@ impl RuleSet {
     }
 
     fn doubts_within(&self, work_max: usize) -> Vec<RuleProblem> {
-        let inquiry = Inquiry::new(&self.detections, work_max);
+        let inquiry = Inquiry::new(&self.detections, work_max, self.rules.len());
         let (mut found, mut passed_over) = (Vec::new(), Vec::new());
         for rule in &self.rules {
             match inquiry.of_rule(rule) {
@@ -130,7 +133,7 @@ impl RuleSet {
         }
         if let Some(first) = passed_over.first() {
             let message = format!(
-                "whether this rule can find anything was not looked at, as with {} others: the rules ask for too much; \
+                "whether this rule can find anything was not looked at, as with {} others: they ask for too much; \
                  check them in folders of their own",
                 passed_over.len() - 1
             );
@@ -151,13 +154,14 @@ impl Effort {
 }
 
 impl<'a> Inquiry<'a> {
-    fn new(detections: &'a [Expr], work_max: usize) -> Self {
+    fn new(detections: &'a [Expr], work_max: usize, rules: usize) -> Self {
         let asked = detections.iter().map(asked).collect();
-        Self { detections, asked, work: Work::new(work_max) }
+        Self { detections, asked, work: Work::new(work_max, rules) }
     }
 
     /// What is doubted of one rule; none where there was too much to look at.
     fn of_rule(&self, rule: &Rule) -> Option<Vec<RuleProblem>> {
+        self.work.next();
         let mut found = Vec::new();
         match &rule.kind {
             Kind::Chain(chain) => self.of_chain(rule, chain, &mut found),

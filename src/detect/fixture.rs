@@ -1,26 +1,55 @@
 //! Calls for tests.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use super::field::LabelsOf;
-use super::logs::{CaseCall, CaseLog};
-use super::rule::Rule;
+use super::engine::evaluate;
+use super::field::{GroupField, LabelsOf};
+use super::logs::ReadLogs;
+use super::rule::{Rule, RuleSet};
 use super::trial::Played;
-use crate::daemon::Rehearsal;
 use crate::model::{
     Args, Call, CallId, EventKind, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text,
 };
 
-/// Makes calls of a case's raw lines, as a daemon without a configuration does.
-pub(super) fn read_logs(_: &Rule, logs: &[CaseLog]) -> Result<Vec<CaseCall>, String> {
-    static REHEARSAL: LazyLock<Rehearsal> = LazyLock::new(Rehearsal::default);
-    REHEARSAL.calls(logs)
+/// The calls of one of the rule's cases, and their labels.
+pub(crate) fn calls(
+    rule: &Rule,
+    case: usize,
+    read: &ReadLogs<'_>,
+) -> (Vec<Arc<Call>>, Arc<LabelsOf>) {
+    let played = Played::of(rule, &rule.cases[case], read).unwrap();
+    (played.calls(), played.labels())
 }
 
-/// The calls of one of the rule's cases, and their labels.
-pub(super) fn calls(rule: &Rule, case: usize) -> (Vec<Arc<Call>>, Arc<LabelsOf>) {
-    let played = Played::of(rule, &rule.cases[case], &read_logs).unwrap();
-    (played.calls(), played.labels())
+/// That what is told of each of these calls is what the engine makes of them.
+pub(crate) fn assert_explained(
+    rules: &Arc<RuleSet>,
+    rule: &Rule,
+    calls: &[Arc<Call>],
+    labels: &Arc<LabelsOf>,
+) {
+    let alerts = evaluate(Arc::clone(rules), Arc::clone(labels), calls.to_vec());
+    for call in calls {
+        let in_group = |other: &&Arc<Call>| {
+            rules.neighbours(rule, &**labels, call).is_some_and(|asked| {
+                asked.groups.iter().any(|group| {
+                    group.iter().all(|(field, value)| {
+                        let field = GroupField::parse(field).unwrap();
+                        field.value(other) == Some(value)
+                    })
+                }) && asked.from.is_none_or(|from| other.at >= Some(from))
+                    && other.at <= Some(asked.to)
+            })
+        };
+        let around: Vec<Arc<Call>> = calls.iter().filter(in_group).cloned().collect();
+        let told = rules.explain(rule, &**labels, call, &around);
+        let is_evidence = alerts.iter().any(|alert| {
+            alert.rule == rule.name && alert.evidence.iter().any(|found| found.call.id == call.id)
+        });
+        // What is elided from an alert is part of its match all the same.
+        let elided = alerts.iter().any(|alert| alert.rule == rule.name && alert.elided > 0);
+        assert!(told.is_matched == is_evidence || elided, "{}: {told:#?}", rule.name);
+    }
 }
 
 /// What varies between calls.

@@ -66,7 +66,7 @@ mod edges;
 #[cfg(test)]
 mod failures;
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
@@ -75,8 +75,6 @@ mod naive;
 mod properties;
 #[cfg(test)]
 mod property_rules;
-#[cfg(test)]
-mod reference;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]

@@ -12,25 +12,44 @@ const TRIED_MAX: usize = 2_000_000;
 /// Values that are compared with; with more, too.
 const ASKED_MAX: usize = 1000;
 
-/// What may still be done: comparisons of a value, about.
+/// What may still be done for some rules, one after the other: comparisons of a value, about.
+///
+/// Half of it is shared out evenly, and what one leaves of its share others may have, as all may have the other half.
+/// So one that asks for much takes nothing from what those after it are sure of; and where all ask for a little too
+/// much only the last ones go without.
 pub(super) struct Work {
     left: Cell<usize>,
+    /// What each rule is sure of, and how many are to come.
+    share: usize,
+    to_come: Cell<usize>,
     is_spent: Cell<bool>,
 }
 
 impl Work {
-    pub(super) const fn new(max: usize) -> Self {
-        Self { left: Cell::new(max), is_spent: Cell::new(false) }
+    pub(super) const fn new(max: usize, rules: usize) -> Self {
+        let share = match max.checked_div(rules) {
+            Some(even) => even / 2,
+            None => 0,
+        };
+        let (left, to_come) = (Cell::new(max), Cell::new(rules));
+        Self { left, share, to_come, is_spent: Cell::new(false) }
     }
 
-    /// Whether something was not done.
+    /// Goes on to the next rule.
+    pub(super) fn next(&self) {
+        self.to_come.set(self.to_come.get().saturating_sub(1));
+        self.is_spent.set(false);
+    }
+
+    /// Whether something was not done for this rule.
     pub(super) const fn is_spent(&self) -> bool {
         self.is_spent.get()
     }
 
-    /// False where it is not to be done; nor is anything then that comes after it.
+    /// False where it is not to be done; nor is anything then that comes after it for this rule.
     fn spend(&self, amount: usize) -> bool {
-        match self.left.get().checked_sub(amount) {
+        let kept = self.share.saturating_mul(self.to_come.get());
+        match self.left.get().checked_sub(amount).filter(|left| *left >= kept) {
             Some(left) if !self.is_spent.get() => self.left.set(left),
             _ => self.is_spent.set(true),
         }

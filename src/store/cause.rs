@@ -17,8 +17,14 @@ pub(crate) enum Cause {
 
 /// What the system and DuckDB say of a full disk.
 const FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
-/// What DuckDB says when it must not take more memory.
-const MEMORY: [&str; 3] = ["Out of Memory", "failed to allocate", "Cannot allocate memory"];
+/// What DuckDB says when it must not take more memory. The class of the error is lost where a commit meets it.
+const MEMORY: [&str; 5] = [
+    "Out of Memory",
+    "failed to allocate",
+    "failed to pin block",
+    "could not allocate block",
+    "Cannot allocate memory",
+];
 /// The classes of errors that are about a value.
 const CONTENT: [&str; 5] = [
     "Conversion Error",
@@ -72,13 +78,14 @@ impl StoreError {
                 Cause::Content => Cause::Passing,
                 other => other,
             },
-            Self::Full { .. } => Cause::Full,
+            Self::Memory { .. } => Cause::Memory,
+            Self::Full { .. } | Self::Room { .. } => Cause::Full,
             _ => Cause::Passing,
         }
     }
 }
 
-fn cause_of(message: &str) -> Cause {
+pub(super) fn cause_of(message: &str) -> Cause {
     // What is said of a value may quote it, and values are chosen by whoever writes the logs.
     if CONTENT.iter().any(|class| message.starts_with(class)) {
         return Cause::Content;
@@ -92,6 +99,14 @@ fn cause_of(message: &str) -> Cause {
         Cause::Passing
     } else {
         Cause::Content
+    }
+}
+
+/// What to do about an error, behind what DuckDB says of it: its own advice names settings that nobody can reach.
+pub(super) fn to_do(error: &duckdb::Error) -> &'static str {
+    match cause_of(&error.to_string()) {
+        Cause::Memory => "; what it may take is `memory_max` in the section `[store]`",
+        Cause::Full | Cause::Passing | Cause::Content => "",
     }
 }
 
@@ -140,6 +155,8 @@ mod tests {
             "IO Error: Could not set lock on file \"/a\": Conflicting lock is held",
             "IO Error: Failure while replaying WAL file \"/a.wal\": Could not write file: No space left on device",
             "Failure while replaying WAL file \"/a.wal\": Out of Memory Error: failed to allocate data",
+            "TransactionContext Error: Failure while replaying WAL file \"/a.wal\": Failed to commit: failed to pin \
+             block of size 256.0 KiB (3.6 MiB/3.8 MiB used)",
             "IO Error: Cannot open file \"/a.wal\": Permission denied",
             "Failure while replaying WAL file: Corrupt database file: computed checksum 1 does not match",
             "IO Error: The file \"/a\" exists, but it is not a valid DuckDB database file!",
@@ -167,6 +184,17 @@ mod tests {
         ] {
             assert_eq!(is_damage(message), is, "{message}");
         }
+    }
+
+    #[test]
+    fn where_memory_runs_out_the_setting_is_named() {
+        let told = |message: &str| {
+            let failure = duckdb::ffi::Error::new(duckdb::ffi::DuckDBError);
+            let error = duckdb::Error::DuckDBFailure(failure, Some(message.to_owned()));
+            StoreError::Database(error).to_string()
+        };
+        assert!(told("Out of Memory Error: could not allocate block").contains("`memory_max`"));
+        assert!(!told("Constraint Error: NOT NULL constraint failed").contains("memory_max"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod position;
 mod query;
 mod reader;
 mod record_row;
+mod remains;
 mod replay;
 mod restore;
 mod result;
@@ -72,7 +73,7 @@ pub use tool_row::{ToolName, ToolRow};
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The message tells all that DuckDB says, so there is no source to print once more.
-    #[error("the database refused: {0}")]
+    #[error("the database refused: {0}{to_do}", to_do = cause::to_do(.0))]
     Database(duckdb::Error),
     #[error(
         "{} is in use by another process{}; stop that one, or name another database with --db",
@@ -86,6 +87,18 @@ pub enum StoreError {
         path.display()
     )]
     Open { path: PathBuf, reason: duckdb::Error },
+    #[error(
+        "{} could not be opened for want of memory, and is left as it is: {reason}; give Calltrail more of it \
+         (`memory_max` in the section `[store]`), and start it again",
+        path.display()
+    )]
+    Memory { path: PathBuf, reason: duckdb::Error },
+    #[error(
+        "{} could not be opened for want of room on its disk, and is left as it is: {reason}; make room, and start \
+         Calltrail again",
+        path.display()
+    )]
+    Room { path: PathBuf, reason: duckdb::Error },
     #[error(
         "the tables of {} could not be brought up to date, and it is left as it is: {reason}; give Calltrail \
          more memory (`memory_max`), or the disk more room, and start it again",

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use duckdb::{Config, Connection, params};
 
-use super::cause::{is_damage, is_damaged_log};
+use super::cause::{Cause, cause_of, is_damage, is_damaged_log};
 use super::migrate::{Care, migrate};
 use super::{Reader, StoreError};
 use crate::fault::{self, Point};
@@ -70,7 +70,7 @@ impl Store {
         make_private_file(path);
         Self::over(connection, options, care).map_err(|error| match error {
             // What cannot be read at the first look is as good as not opened.
-            StoreError::Database(reason) => StoreError::Open { path: path.clone(), reason },
+            StoreError::Database(reason) => unopened(path, reason),
             error => error,
         })
     }
@@ -172,7 +172,17 @@ fn explain_open(path: &Path, reason: duckdb::Error) -> StoreError {
             .and_then(|digits| digits.parse().ok());
         return StoreError::InUse { path: path.to_path_buf(), pid };
     }
-    StoreError::Open { path: path.to_path_buf(), reason }
+    unopened(path, reason)
+}
+
+/// Only what is neither for want of memory nor of room may be damage.
+fn unopened(path: &Path, reason: duckdb::Error) -> StoreError {
+    let path = path.to_path_buf();
+    match cause_of(&reason.to_string()) {
+        Cause::Memory => StoreError::Memory { path, reason },
+        Cause::Full => StoreError::Room { path, reason },
+        Cause::Passing | Cause::Content => StoreError::Open { path, reason },
+    }
 }
 
 /// A file that belongs to a database: the database's whole name with a suffix, so that no two databases share one.

@@ -26,9 +26,6 @@ pub type Place = (Option<Micros>, RecordId);
 /// Rows that DuckDB keeps together: where one of them cannot be read, the others of its block often cannot either.
 const BLOCK_ROWS: u64 = 122_880;
 
-/// Failed statements that the search for alerts whose evidence cannot be read may take.
-const FAULTS_MAX: u32 = 1_000;
-
 impl Store {
     /// Facts that the logs do not tell. What cannot be read of them is told to `lose`, with what it is.
     pub fn facts(&self, mut lose: impl FnMut(&str, StoreError)) -> Restored {
@@ -267,8 +264,9 @@ impl Store {
         let unreadable = each_stretch(&self.connection, "evidence_text_log", |part| {
             let mut rows = statement.query([part.start, part.end])?;
             while let Some(row) = rows.next()? {
-                let Some(view) = get_json::<Option<EvidenceView>>(row, 0)? else { continue };
-                for line in view.lines {
+                // One that says nothing costs no other.
+                let view = get_json::<Option<EvidenceView>>(row, 0).ok().flatten();
+                for line in view.into_iter().flat_map(|view| view.lines) {
                     if generations.contains(&line.record.generation)
                         && let Some(text) = line.text
                     {
@@ -286,7 +284,7 @@ impl Store {
     }
 
     /// Alerts as they are stored, but for these; each with the reason why it was retracted, where it was. What cannot
-    /// be read is told to `lose`, a sentence each; an alert whose evidence cannot be read comes without.
+    /// be read is told to `lose`, a sentence each; an alert comes with what can be read of its evidence.
     pub fn alerts_but(
         &self,
         known: &FxHashSet<AlertId>,
@@ -302,39 +300,13 @@ impl Store {
         stored.retain(|stored| !known.contains(&stored.alert.id));
         let sets: Vec<(AlertId, u64)> =
             stored.iter().map(|stored| (stored.alert.id, stored.evidence_set)).collect();
-        let mut unreadable = NoEvidence { faults_left: FAULTS_MAX, alerts: 0, why: None };
-        let evidence = self.evidence_of(&sets, &mut unreadable);
-        if let Some(why) = unreadable.why {
-            lose(format!("the calls that {} alerts rest on: {why}", unreadable.alerts));
-        }
+        let evidence = self.remains(&sets, &mut lose);
         let with_evidence = |(stored, views): (StoredWhole, Vec<EvidenceView>)| {
             let evidence = EvidenceRows::Whole(views);
             let row = AlertRow { alert: stored.alert, evidence, replaces: Vec::new() };
             (row, stored.retracted)
         };
         stored.into_iter().zip(evidence).map(with_evidence).collect()
-    }
-
-    /// The evidence of these alerts; where that of all cannot be read, that of each half.
-    fn evidence_of(
-        &self,
-        sets: &[(AlertId, u64)],
-        unreadable: &mut NoEvidence,
-    ) -> Vec<Vec<EvidenceView>> {
-        let error = match super::evidence::views(&self.connection, sets) {
-            Ok(views) => return views,
-            Err(error) => error,
-        };
-        if sets.len() < 2 || unreadable.faults_left == 0 {
-            unreadable.alerts += sets.len();
-            unreadable.why.get_or_insert(error);
-            return vec![Vec::new(); sets.len()];
-        }
-        unreadable.faults_left -= 1;
-        let (first, second) = sets.split_at(sets.len() / 2);
-        let mut views = self.evidence_of(first, unreadable);
-        views.extend(self.evidence_of(second, unreadable));
-        views
     }
 
     /// All alerts that are not another's former self, in the order in which they last changed.
@@ -375,15 +347,6 @@ struct StoredWhole {
     alert: Alert,
     evidence_set: u64,
     retracted: Option<String>,
-}
-
-/// Alerts whose evidence cannot be read.
-struct NoEvidence {
-    /// Failed statements after which no alert is looked at alone any more.
-    faults_left: u32,
-    alerts: usize,
-    /// Why that of the first of them cannot.
-    why: Option<StoreError>,
 }
 
 /// Puts the parts into a temporary table, which no other connection sees and no file holds.

@@ -18,6 +18,8 @@ mod older;
 mod pages;
 /// The calls that show a pair of logs.
 mod pairs;
+/// What alerts rest on, in a database that is damaged.
+mod remains;
 
 use std::sync::Arc;
 

@@ -126,6 +126,14 @@ pub(super) fn contradictions(database: &Path) -> Result<Vec<String>, String> {
     Ok(wrong)
 }
 
+/// What `calltrail doctor` finds, of the journal too.
+pub(super) fn doctor(home: &Path, database: &Path) -> Vec<String> {
+    let told = calltrail(home).arg("doctor").arg("--db").arg(database).output().unwrap();
+    let lines = String::from_utf8_lossy(&told.stdout);
+    let is_sound = told.status.success();
+    lines.lines().filter(|_| !is_sound).map(|line| format!("doctor: {line}")).collect()
+}
+
 /// What is wrong about the mails that were sent; `doubles_max` may have been sent once more, for their fate was lost.
 pub(super) fn mails(
     database: &Path,

@@ -211,6 +211,7 @@ impl Run {
             wrong.extend(check::mails(&self.database(), &sink.message_ids(), self.deaths)?);
         }
         self.stop()?;
+        wrong.extend(check::doctor(self.home.path(), &self.database()));
         let clean = check::one_pass(self.home.path(), &self.folder, &found);
         let differences = after.findings.symmetric_difference(&clean);
         wrong.extend(differences.map(|what| format!("not the same in one clean pass: {what}")));

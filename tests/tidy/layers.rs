@@ -1,7 +1,8 @@
 //! Who may name whom: the arrows between the modules, the purity of the stages, and who owns which crate.
 
 use super::assert_none;
-use super::source::{Named, SOURCES, Source};
+use super::source::{Named, SOURCES, Source, paths_with_tests};
+use super::tree::files_below;
 
 /// Every module and the modules it may name, beside itself. The text of the README's map, as a rule.
 const ARROWS: [(&str, &[&str]); 19] = [
@@ -138,6 +139,19 @@ fn pure_stages_name_nothing_impure() {
 }
 
 #[test]
+fn tests_of_pure_stages_name_no_part_of_the_shell() {
+    let files = files_below("src").into_iter().filter(|file| file.has_extension("rs"));
+    let found: Vec<String> = files.flat_map(|file| shell_in(&file.path, &file.text)).collect();
+    assert_none(
+        "A test that needs the daemon or a store lives with those: there it may use every stage.",
+        &found,
+    );
+    let text = "#[cfg(test)] mod tests { use crate::{model::Call, store::Store}; }";
+    assert_eq!(shell_in("src/detect/rule.rs", text).len(), 1);
+    assert_eq!(shell_in("src/daemon/rules.rs", text), Vec::<String>::new());
+}
+
+#[test]
 fn crates_are_named_by_their_owners_alone() {
     let found: Vec<String> = SOURCES.iter().flat_map(trespasses).collect();
     assert_none(
@@ -209,6 +223,23 @@ fn wrong_arrows(source: &Source) -> Vec<String> {
         let is_right = target == source.top() || allowed.contains(&target.as_str());
         (!is_right).then(|| format!("{} names {target}", source.top()))
     })
+}
+
+/// Parts of the shell that a file of a pure stage names, with their lines.
+fn shell_in(path: &str, text: &str) -> Vec<String> {
+    let inside = path.trim_start_matches("src/").trim_end_matches(".rs");
+    let is_pure = |top: &str| PURE.contains(&top);
+    if !inside.split('/').next().is_some_and(is_pure) {
+        return Vec::new();
+    }
+    let is_shell = |top: &str| ARROWS.iter().any(|(known, _)| *known == top) && !is_pure(top);
+    let named = paths_with_tests(text).into_iter().filter(|named| named.starts_with("crate"));
+    named
+        .filter_map(|named| {
+            let top = named.path.get(1).filter(|top| is_shell(top))?;
+            Some(format!("{path}:{}: {inside} names {top}", named.line))
+        })
+        .collect()
 }
 
 fn impurities(source: &Source) -> Vec<String> {

@@ -261,6 +261,11 @@ fn item_end(tokens: &[Token], start: usize) -> usize {
     tokens.len()
 }
 
+/// Every path that a file names, its tests included, as it is written.
+pub(super) fn paths_with_tests(text: &str) -> Vec<Named> {
+    named_paths(&tokens(text))
+}
+
 /// Every path in order: those of `use`, with groups opened, and those with `::` anywhere else.
 fn named_paths(tokens: &[Token]) -> Vec<Named> {
     let (mut named, mut at) = (Vec::new(), 0);

@@ -34,27 +34,30 @@ impl Pipeline {
             return Ok(facts);
         }
         let paths = Paths::of_now(&self.intake);
-        let news: Vec<AlertId> = changes.iter().filter_map(new_id).collect();
-        let known = self.store.known_alerts(&news)?;
+        // Whether an alert is news is not the same: one that parts from another is none, and has an id of its own.
+        let ids: Vec<AlertId> = changes.iter().filter_map(set_id).collect();
+        let known = self.store.known_alerts(&ids)?;
         let mailed = self.mailed(&changes)?;
         let mut changes = changes.into_iter();
         loop {
             let mut part = Vec::new();
             for change in changes.by_ref().take(ALERTS_AT_A_TIME) {
                 match change {
-                    AlertChange::Set { alert, is_new, replaces } => {
+                    AlertChange::Set { alert, replaces, .. } => {
                         let owed = batch.outbox.len();
                         if self.is_mail_wanted(&alert) && !mailed.contains(&alert.id) {
                             self.owe_mail(&alert, now, batch);
                         }
                         let mails = batch.outbox.get(owed..).unwrap_or_default();
-                        let is_told = !is_new || self.remembered.knows(alert.id);
+                        // What the database has, the journal has had before it.
+                        let is_stored = known.contains(&alert.id);
+                        let is_told = is_stored || self.remembered.knows(alert.id);
                         if !(is_told && replaces.is_empty() && mails.is_empty()) {
                             facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
                         }
                         let mut stored = replaces.clone();
                         // One that was retracted and comes again has its lines, which the logs may have lost.
-                        stored.extend((!is_new || known.contains(&alert.id)).then_some(alert.id));
+                        stored.extend(is_stored.then_some(alert.id));
                         part.push(Changed { alert: *alert, replaces, stored });
                     }
                     AlertChange::Retracted { id, reason } => batch.retracted.push((id, reason)),
@@ -169,9 +172,12 @@ impl Pipeline {
     }
 }
 
-fn new_id(change: &AlertChange) -> Option<AlertId> {
+fn set_id(change: &AlertChange) -> Option<AlertId> {
     match change {
-        AlertChange::Set { alert, is_new: true, .. } => Some(alert.id),
-        AlertChange::Set { .. } | AlertChange::Retracted { .. } => None,
+        AlertChange::Set { alert, .. } => Some(alert.id),
+        AlertChange::Retracted { .. } => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,8 +191,31 @@ fn an_alert_whose_evidence_cannot_be_read_is_kept_without_it_and_that_is_told() 
     damage(&setup, "evidence_text_log", "evidence", 0);
     let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
     assert_eq!((rebuilt.records_read, rebuilt.alerts_kept), (1, 1), "{rebuilt:?}");
-    let told = |lost: &String| lost.starts_with("the calls that 1 alerts rest on: ");
+    let told = |lost: &String| lost.starts_with("20000 of the calls that these alerts rest on, ");
     assert!(rebuilt.losses.iter().any(told), "{rebuilt:?}");
+    assert_eq!(watch(&setup), 1);
+}
+
+#[test]
+fn an_alert_that_the_journal_lacks_is_in_it_once_the_database_is_made_again() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = read_and_gone(home.path());
+    let connection = duckdb_of(&setup);
+    connection
+        .execute_batch(
+            "insert into alert_log select 1, unhex(md5('a')), 'a-rule', '', 'high', '[]', '[]', '', null, null,
+                 unhex(md5('c')), null, 1, '{\"text\":\"\",\"threshold\":0,\"value\":0,\"timespan\":null}', 0, null, 1",
+        )
+        .unwrap();
+    drop(connection);
+    let store = Store::open(&setup.store).unwrap();
+    let examined = super::super::examine(&store.reader()).unwrap();
+    let told = "alerts that the database has and the journal does not: 1; ";
+    let [lacking] = examined.journal.as_slice() else { panic!("{examined:?}") };
+    assert!(lacking.starts_with(told) && lacking.contains("`calltrail rebuild`"), "{lacking}");
+    drop(store);
+    let rebuilt = rebuild(&setup, &mut |_| {}).unwrap();
+    assert_eq!(rebuilt.alerts_kept, 1, "{rebuilt:?}");
     assert_eq!(watch(&setup), 1);
 }
 

@@ -12,10 +12,22 @@ fn source(folder: &Path) -> RuleSource {
     RuleSource { folder: Some(folder.to_path_buf()), disabled: Vec::new() }
 }
 
+/// Looks, and waits for what is read if something is.
+fn look(keeper: &mut Keeper) -> Change {
+    keeper.look_now();
+    ended(keeper)
+}
+
+fn ended(keeper: &mut Keeper) -> Change {
+    let Some(mut reading) = keeper.reading.take() else { return Change::None };
+    let outcome = reading.wait();
+    keeper.conclude(outcome, reading.is_of_change)
+}
+
 /// Two looks: a change is taken up when both have seen the same.
 fn looked(keeper: &mut Keeper) -> Change {
-    assert!(matches!(keeper.look_now(), Change::None));
-    keeper.look_now()
+    assert!(matches!(look(keeper), Change::None));
+    look(keeper)
 }
 
 fn taken(keeper: &mut Keeper) -> String {
@@ -47,21 +59,21 @@ fn changes_that_are_made_while_the_daemon_starts_are_taken_up() {
     fs::write(others.join("other.yml"), RULE).unwrap();
     let named = Arc::new(Mutex::new(rules));
     let says = Arc::clone(&named);
-    keeper.follow(config.clone(), Box::new(move || Ok(source(&says.lock().unwrap()))));
+    keeper.follow(config.clone(), Arc::new(move || Ok(source(&says.lock().unwrap()))));
     assert!(taken(&mut keeper).contains("(added: mine)"));
-    assert!(matches!(keeper.look_now(), Change::None));
+    assert!(matches!(look(&mut keeper), Change::None));
 
     let mut keeper = Keeper::start(source(&named.lock().unwrap())).unwrap();
     *named.lock().unwrap() = others;
     let says = Arc::clone(&named);
-    keeper.follow(config, Box::new(move || Ok(source(&says.lock().unwrap()))));
+    keeper.follow(config, Arc::new(move || Ok(source(&says.lock().unwrap()))));
     assert!(taken(&mut keeper).contains("(added: other; removed: mine)"));
-    assert!(matches!(keeper.look_now(), Change::None));
+    assert!(matches!(look(&mut keeper), Change::None));
 }
 
 /// Looks until something comes of it.
 fn looks(keeper: &mut Keeper) -> u32 {
-    (1..=1000).find(|_| !matches!(keeper.look_now(), Change::None)).unwrap_or_default()
+    (1..=1000).find(|_| !matches!(look(keeper), Change::None)).unwrap_or_default()
 }
 
 #[test]
@@ -94,9 +106,9 @@ fn a_configuration_that_cannot_be_read_for_a_while_is_read_again() {
         *left = left.saturating_sub(1);
         if *left > 0 { Err("too many open files".to_owned()) } else { Ok(source(&folder)) }
     };
-    keeper.follow(config, Box::new(reread));
+    keeper.follow(config, Arc::new(reread));
     assert!(refused(&mut keeper).contains("too many open files"));
-    assert!(matches!(keeper.look_now(), Change::Taken(_)));
+    assert!(matches!(look(&mut keeper), Change::Taken(_)));
     assert!(keeper.shown().borrow().refused.is_none());
     assert_eq!(looks(&mut keeper), 0);
 }
@@ -207,4 +219,82 @@ fn exceptions_that_read_alike_are_told_apart() {
     let mut keeper = Keeper::start(source(home.path())).unwrap();
     fs::write(&file, of("[\"a\", \"b\"]")).unwrap();
     assert!(taken(&mut keeper).ends_with("(changed: call-burst)."));
+}
+
+/// A keeper whose configuration is read again when `go` says so, and tells `begun` before.
+fn held(home: &Path) -> (Keeper, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>) {
+    let config = home.join("config.toml");
+    fs::write(&config, "").unwrap();
+    let folder = home.join("rules");
+    fs::create_dir(&folder).unwrap();
+    let mut keeper = Keeper::start(source(&folder)).unwrap();
+    let (tell, begun) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel();
+    let wait = Mutex::new(wait);
+    let reread = move || {
+        tell.send(()).unwrap();
+        wait.lock().unwrap().recv().unwrap();
+        Ok(source(&folder))
+    };
+    keeper.follow(config, Arc::new(reread));
+    (keeper, begun, go)
+}
+
+#[test]
+fn while_changed_rules_are_read_those_before_are_in_force_and_nobody_waits() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut keeper, begun, go) = held(home.path());
+    let awake = Arc::new(Notify::new());
+    keeper.wake(Arc::clone(&awake));
+    fs::write(home.path().join("rules/a.yml"), RULE).unwrap();
+    keeper.look_now();
+    keeper.look_now();
+    begun.recv().unwrap();
+    for _ in 0..3 {
+        keeper.look_now();
+        assert!(matches!(keeper.ended(), Change::None));
+        assert!(keeper.book().rule("a").is_none());
+    }
+    go.send(()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(awake.notified());
+    assert!(matches!(keeper.ended(), Change::Taken(Some(told)) if told.contains("(added: a)")));
+    assert!(keeper.book().rule("a").is_some());
+    assert!(begun.try_recv().is_err(), "it is read once");
+}
+
+#[test]
+fn what_is_changed_while_it_is_read_is_read_again_and_what_was_read_is_of_no_use() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut keeper, begun, go) = held(home.path());
+    let file = |name: &str| home.path().join("rules").join(name);
+    fs::write(file("a.yml"), RULE).unwrap();
+    keeper.look_now();
+    keeper.look_now();
+    begun.recv().unwrap();
+    // Two files that belong together, and what is under way may see one of them, or both, or none.
+    fs::write(file("a.yml"), RULE.replace("ran: no", "ran: yes")).unwrap();
+    fs::write(file("b.yml"), RULE).unwrap();
+    keeper.look_now();
+    keeper.look_now();
+    assert!(begun.try_recv().is_err(), "one is read at a time");
+    go.send(()).unwrap();
+    assert!(matches!(ended(&mut keeper), Change::None));
+    assert!(keeper.book().rule("a").is_none());
+    go.send(()).unwrap();
+    assert!(
+        matches!(look(&mut keeper), Change::Taken(Some(told)) if told.contains("(added: a, b)"))
+    );
+    assert!(matches!(look(&mut keeper), Change::None));
+}
+
+#[test]
+fn a_reading_that_breaks_off_is_told_and_tried_again_and_the_rules_before_stay() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut keeper, _begun, go) = held(home.path());
+    drop(go);
+    let told = refused(&mut keeper);
+    assert!(told.contains("broke off") && told.contains("stay in force"), "{told}");
+    assert_eq!(looks(&mut keeper), 1);
+    assert_eq!(keeper.book().rules.rules().len(), 18);
 }

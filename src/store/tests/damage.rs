@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::super::{Batch, Gap, OpenOptions, Position, Store, StoreError, beside};
+use super::super::{Batch, Cause, Gap, OpenOptions, Position, Store, StoreError, beside};
 use super::{batch, call, options};
 use crate::model::{Micros, OutcomeClass};
 
@@ -229,4 +229,41 @@ fn the_log_of_a_database_that_another_process_holds_stays_where_it_is() {
     assert!(matches!(opened, Err(StoreError::InUse { .. })), "{opened:?}");
     assert!(!moved);
     assert!(beside(&options.path, ".wal").exists());
+}
+
+#[test]
+fn too_little_memory_to_open_a_sound_database_is_told_as_that_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(&options(folder.path())).unwrap();
+    // So few at a time that they go into the log, and not past it into the file.
+    let fill =
+        "insert into gap_log select i, hash(i), hash(i + 1), 'blank' from range(50000) t(i);";
+    store.connection.execute_batch(&fill.repeat(20)).unwrap();
+    let crashed = tempfile::tempdir().unwrap();
+    let options = OpenOptions { create: false, ..options(crashed.path()) };
+    std::fs::create_dir_all(options.path.parent().unwrap()).unwrap();
+    for suffix in ["", ".wal"] {
+        std::fs::copy(beside(store.path(), suffix), beside(&options.path, suffix)).unwrap();
+    }
+    let log = std::fs::read(beside(&options.path, ".wal")).unwrap();
+    // It runs out at different places, and DuckDB has other words for each.
+    for memory_max in ["1MB", "2MB", "4MB", "6MB"] {
+        let little = OpenOptions { memory_max: memory_max.to_owned(), ..options.clone() };
+        let opened = [
+            Store::open(&little).map(drop),
+            Store::open_or_mend(&little).map(drop),
+            Store::salvage(&little).map(drop),
+        ];
+        for error in opened.map(Result::unwrap_err) {
+            assert!(matches!(error, StoreError::Memory { .. }), "{error}");
+            let told = error.to_string();
+            assert!(told.contains("memory_max") && !told.contains("damaged"), "{told}");
+            assert_eq!(error.cause(), Cause::Memory);
+        }
+    }
+    assert!(std::fs::read(beside(&options.path, ".wal")).unwrap() == log);
+    let store = Store::open(&options).unwrap();
+    let rows: u64 =
+        store.connection.query_row("select count(*) from gap_log", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 1_000_000);
 }

@@ -47,7 +47,7 @@ fn moved(store: &Store) -> u64 {
 }
 
 /// Turns bits of one of the blocks in which a column of a row group lies.
-fn damage(options: &OpenOptions, table: &str, column: &str, group: u32) {
+pub(super) fn damage(options: &OpenOptions, table: &str, column: &str, group: u32) {
     let connection = duckdb::Connection::open(&options.path).unwrap();
     let sql = format!(
         "select quantile_disc(block_id, 0.5) from pragma_storage_info('{table}')
@@ -151,44 +151,4 @@ fn where_nothing_tells_whose_the_evidence_is_all_else_is_there() {
     let sql = "select value from meta where name = 'still'";
     let still: String = store.connection.query_row(sql, [], |row| row.get(0)).unwrap();
     assert_eq!(still, "there");
-}
-
-#[test]
-fn an_alert_whose_evidence_is_damaged_comes_without_and_the_others_with_theirs() {
-    let folder = tempfile::tempdir().unwrap();
-    let texts = 40_000;
-    let mut store = open(folder.path());
-    let shown = |number: u32| {
-        let call = call(&number.to_string(), 1, OutcomeClass::Ok);
-        let evidence = Evidence { stage: "".into(), call };
-        let mut view = EvidenceView::new(&evidence, Vec::new());
-        view.session = blake3::hash(&number.to_le_bytes()).to_hex().repeat(4);
-        serde_json::to_string(&view).unwrap()
-    };
-    let rows = (0..100).map(|number| AlertRow {
-        alert: alert(&number.to_string(), &[]),
-        evidence: EvidenceRows::Begun(vec![EvidenceRow {
-            number: 0,
-            stage: "a".into(),
-            call_id: call("1", 1, OutcomeClass::Ok).id,
-            order: call("1", 1, OutcomeClass::Ok).order(),
-            text: TextPlace { seq: 1, number: number * (texts / 100) },
-        }]),
-        replaces: Vec::new(),
-    });
-    let evidence_texts = (0..texts).map(shown).collect();
-    store.commit(&Batch { alerts: rows.collect(), evidence_texts, ..Batch::default() }).unwrap();
-    store.checkpoint().unwrap();
-    drop(store);
-    damage(&options(folder.path()), "evidence_text_log", "evidence", 0);
-    let store = open(folder.path());
-    let mut losses = Vec::new();
-    let alerts = store.alerts_but(&rustc_hash::FxHashSet::default(), |lost| losses.push(lost));
-    let shown =
-        |row: &AlertRow| matches!(&row.evidence, EvidenceRows::Whole(views) if views.len() == 1);
-    let with = alerts.iter().filter(|(row, _)| shown(row)).count();
-    assert_eq!(alerts.len(), 100);
-    assert!((50..100).contains(&with), "{with}");
-    let told = format!("the calls that {} alerts rest on: ", 100 - with);
-    assert!(losses.len() == 1 && losses[0].starts_with(&told), "{losses:?}");
 }

@@ -1,5 +1,5 @@
-//! At rest, calls, joins and clocks are a function of what was read: the logs of several stacks in random pieces, read by
-//! one process after the other, against one pass over the whole.
+//! At rest, calls, joins and clocks are a function of what was read: the logs of several stacks in random pieces, read
+//! by one process after the other, against one pass over the whole.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions as FileOptions};
@@ -161,8 +161,8 @@ fn one_pass(world: &World) -> Findings {
     Findings::of(&pipeline)
 }
 
-/// One piece of one log, and how many seconds pass after it; none: it is not read before the next one comes. Whether the
-/// process ends then, and another one goes on.
+/// One piece of one log, and how many seconds pass after it; none: it is not read before the next one comes. Whether
+/// the process ends then, and another one goes on.
 type Piece = (usize, usize, Option<i64>, bool);
 
 fn any_piece() -> impl Strategy<Value = Piece> {
@@ -177,8 +177,8 @@ fn any_piece() -> impl Strategy<Value = Piece> {
     (0_usize..1_000, lines, seconds, prop::bool::weighted(0.15))
 }
 
-/// Hands the logs in these pieces to one process after the other, and then what is left of each; in the end lets the last
-/// one rest.
+/// Hands the logs in these pieces to one process after the other, and then what is left of each; in the end lets the
+/// last one rest.
 fn in_pieces(world: &World, pieces: &[Piece]) -> Findings {
     let site = Site::new(false);
     let mut pipeline = site.open();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::fixture::{self, read_logs};
-use super::{Overrides, RuleSet, evaluate, run_tests, shipped};
+use super::read_logs;
+use crate::detect::{Overrides, RuleSet, evaluate, fixture, run_tests, shipped};
 use crate::model::{Call, Labels};
 
-const REFERENCE: &str = include_str!("../../rules/README.md");
+const REFERENCE: &str = include_str!("../../../rules/README.md");
 
 /// What stands between fences, with the language of the fence and the line behind it.
 fn fenced() -> Vec<(usize, &'static str, String)> {
@@ -143,7 +143,7 @@ fn a_call_that_fills_several_stages_is_shown_under_one_of_them() {
             helper("c")
         );
         let rules = Arc::new(RuleSet::compile(&[("x.yml", &text)]).unwrap());
-        let (calls, _) = fixture::calls(&rules.rules()[0], 0);
+        let (calls, _) = fixture::calls(&rules.rules()[0], 0, &read_logs);
         let labels = |_: &Call| Labels::default();
         let alerts = evaluate(Arc::clone(&rules), Arc::new(labels), calls);
         assert_eq!(alerts.len(), 1, "{tools:?}");
