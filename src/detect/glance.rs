@@ -1,5 +1,5 @@
-//! Looking at what lies about in memory, for many at a time before work on the first of them begins: where each by itself
-//! would be waited for in turn, all of them are waited for at once.
+//! Looking at what lies about in memory, for many at a time before work on the first of them begins: where each by
+//! itself would be waited for in turn, all of them are waited for at once.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -166,8 +166,8 @@ impl Group {
     }
 
     /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with
-    /// them it still lacks calls that every match needs. Else gives them back. What the group has no more use for is put
-    /// to `gone`.
+    /// them it still lacks calls that every match needs. Else gives them back. What the group has no more use for is
+    /// put to `gone`.
     pub(super) fn absorb(
         &mut self,
         chain: &Chain,
