@@ -228,7 +228,7 @@ impl Remembered {
             }
         }
         for alert in &known.alerts {
-            if self.knows(alert.id) {
+            if self.alerts.contains_key(&alert.id) {
                 continue;
             }
             let former = known.aliases.iter().filter(|alias| alias.new == alert.id);
@@ -302,9 +302,9 @@ impl Remembered {
         })
     }
 
-    /// Whether the journal has this alert.
-    pub(super) fn knows(&self, id: AlertId) -> bool {
-        self.alerts.contains_key(&id)
+    /// Whether the journal has this alert, and as one that leads to no other.
+    pub(super) fn stands(&self, id: AlertId) -> bool {
+        self.alerts.contains_key(&id) && !self.aliases.contains_key(&id)
     }
 
     fn settled_mails(&self) -> Vec<RestoredMail> {

@@ -165,7 +165,9 @@ impl Keeper {
     fn conclude(&mut self, outcome: Outcome, is_of_change: bool) -> Change {
         (self.source, self.read) = (outcome.source, outcome.looked);
         if self.fingerprint() != self.read {
-            // Some of it may be of before, and some of after: once it is quiet, all is read again.
+            // Some of it may be of before, and some of after: once it is quiet, all is read again, also where it looks
+            // as before by then.
+            self.read.push((PathBuf::new(), UNKNOWN));
             return Change::None;
         }
         let loaded = outcome.loaded;

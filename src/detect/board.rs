@@ -12,8 +12,8 @@ use super::group::{Group, Op};
 use super::history::History;
 use super::key::Key;
 use super::outcome::Outcome;
+use super::pace::Pace;
 use super::seen::{Prefix, Seen};
-use super::stages::Chain;
 use super::told::Scope;
 use super::touch::{Ops, Touch};
 
@@ -22,16 +22,14 @@ pub(super) struct Board<'a, G> {
     pub(super) groups: &'a mut FxHashMap<Key, G>,
     pub(super) weight: &'a mut usize,
     pub(super) cold: &'a Cold,
+    pub(super) pace: &'a Pace,
+    /// No floor of a group is later.
+    pub(super) floors_until: &'a mut Micros,
 }
 
 impl Board<'_, Group> {
     /// Does something to a group, which is made where it is not in memory.
-    pub(super) fn with<T>(
-        &mut self,
-        chain: &Chain,
-        key: Key,
-        work: impl FnOnce(&mut Group) -> T,
-    ) -> T {
+    pub(super) fn with<T>(&mut self, key: Key, work: impl FnOnce(&mut Group) -> T) -> T {
         let (group, before) = match self.groups.entry(key) {
             Entry::Occupied(known) => {
                 let group = known.into_mut();
@@ -40,7 +38,7 @@ impl Board<'_, Group> {
             }
             Entry::Vacant(free) => {
                 // Whatever the group did before is further back than a reach from here.
-                let reach = chain.reach_micros();
+                let reach = self.pace.reach_micros;
                 let floor = self.cold.before(key);
                 let floor = floor.map_or(Micros(i64::MIN), |cold| cold.plus(reach + 1));
                 (free.insert(Group::new(floor)), 0)
@@ -48,6 +46,7 @@ impl Board<'_, Group> {
         };
         let done = work(group);
         *self.weight = (*self.weight + group.weight()).saturating_sub(before);
+        *self.floors_until = group.floor.max(*self.floors_until);
         done
     }
 }
@@ -77,7 +76,7 @@ pub(super) fn settle_chain(
     let is_past = |op: &Op| !board.groups.contains_key(&key) || op.event.at() < before;
     let (past, ops): (Ops, Ops) = touch.ops.into_iter().partition(is_past);
     history.alerts.retain(|alert| alert.closing_at.is_none_or(|at| at <= until));
-    let mut outcome = Group::restore(scope, events, &history).update(scope, past);
+    let mut outcome = Group::restore(scope, events, &history).update(scope, board.pace, past);
     if !ops.is_empty() {
         outcome.extend(update(board, scope, Touch { ops, ..touch }));
     }
@@ -85,7 +84,8 @@ pub(super) fn settle_chain(
 }
 
 fn update(board: &mut Board<'_, Group>, scope: Scope<'_>, touch: Touch) -> Outcome {
-    board.with(scope.chain, touch.key, |group| group.update(scope, touch.ops))
+    let pace = board.pace;
+    board.with(touch.key, |group| group.update(scope, pace, touch.ops))
 }
 
 pub(super) fn settle_first_seen(

@@ -4,9 +4,11 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::hint::black_box;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
 
 use crate::model::{Call, CallId, Micros, RecordId, Text};
 
@@ -99,6 +101,33 @@ impl Event {
         }
     }
 
+    /// How many hold the call, or its place.
+    fn holders(&self) -> usize {
+        match self {
+            Self::Whole { call, .. } => Arc::strong_count(call),
+            Self::Place { stub, .. } => Arc::strong_count(stub),
+        }
+    }
+
+    /// Lets go of many calls, which lie about in memory: what is looked at before, all at a time, is waited for once,
+    /// where each by itself would be waited for in turn.
+    pub(super) fn let_go(events: &mut Vec<Self>) {
+        const AT_A_TIME: usize = 64;
+        while !events.is_empty() {
+            let rest = events.len().saturating_sub(AT_A_TIME);
+            let holders = events.iter().skip(rest).map(Self::holders);
+            black_box(holders.fold(0, usize::wrapping_add));
+            events.truncate(rest);
+        }
+    }
+
+    /// The same where there are so many that they take room themselves.
+    pub(super) fn let_go_if_many(events: &mut Vec<Self>) {
+        if events.len() >= 1_024 {
+            Self::let_go(events);
+        }
+    }
+
     /// Lets go of the call, but for its place, which rules share as far as they let go of it at one time.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
         let Self::Whole { at, stages, is_future, call } = self else { return };
@@ -136,13 +165,16 @@ const NEVER: Micros = Micros(i64::MIN);
 /// No chain from here on.
 const NO_END: Micros = Micros(i64::MAX);
 
+/// Most rules have two stages, or three.
+type PerStage = SmallVec<[Micros; 3]>;
+
 /// How late a chain can start that has come so far, for every stage; moved from call to call.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
     /// Over all calls so far.
-    latest: Vec<Micros>,
+    latest: PerStage,
     /// Of chains that end at the last call.
-    row: Vec<Micros>,
+    row: PerStage,
     before: Option<Micros>,
     /// What the calls of the session in hand fit, all of them together.
     pub(super) fits: u32,
@@ -154,8 +186,8 @@ impl Course {
     pub(super) fn new(chain: &Chain) -> Self {
         let width = chain.stages.len();
         Self {
-            latest: vec![NEVER; width],
-            row: vec![NEVER; width],
+            latest: smallvec![NEVER; width],
+            row: smallvec![NEVER; width],
             before: None,
             fits: 0,
             begun: 0,

@@ -14,6 +14,8 @@ pub(super) struct Cold {
     /// Groups that were let go to make room, with their newest call. Two that share a hash cost a read, and
     /// nothing else: what is noted is not taken back when one of them is here again.
     evicted: FxHashMap<u64, Micros>,
+    /// None of any of them is later.
+    until: Option<Micros>,
 }
 
 impl Cold {
@@ -25,12 +27,18 @@ impl Cold {
         self.before.max(self.evicted.get(&key.short()).copied())
     }
 
+    /// Up to when any group that is not in memory may have calls.
+    pub(super) const fn until(&self) -> Option<Micros> {
+        self.until
+    }
+
     /// Says that any group may have calls up to then.
     pub(super) fn cool(&mut self, before: Option<Micros>) {
         if before <= self.before {
             return;
         }
         self.before = before;
+        self.until = self.until.max(before);
         self.forget();
     }
 
@@ -41,6 +49,7 @@ impl Cold {
         }
         let known = self.evicted.entry(key.short()).or_insert(newest);
         *known = newest.max(*known);
+        self.until = self.until.max(Some(newest));
     }
 
     /// Forgets single groups where they are more than so many: the older half of them is taken for known to the store

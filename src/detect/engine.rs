@@ -15,17 +15,18 @@ use super::board::{Board, settle_chain, settle_first_seen};
 use super::chain::{Event, Stubs, is_future};
 use super::episode::{alert, alert_id};
 use super::field::{LabelsOf, Subject};
-use super::group::{Group, Op, idle_micros};
+use super::glance::{AT_A_TIME, await_calls, await_groups};
+use super::group::{Group, Op};
 use super::history::{History, HistoryNeed};
 use super::key::{Key, Keys, Namer, Numbered, Values};
 use super::known::remembered;
 use super::limits::Limits;
 use super::meter::{Meter, RuleCost};
 use super::outcome::{Gone, Outcome, Set};
+use super::pace::Pace;
 use super::rule::{Grouping, Kind, Rule, RuleSet, Verdicts};
 use super::seen::Prefix;
 use super::shelf::{Groups, Shelf};
-use super::stages::Chain;
 use super::told::Scope;
 use super::touch::{Answers, Prepared, Touch, Untimed, answered};
 
@@ -65,6 +66,8 @@ pub struct Engine {
     index: Vec<Vec<u32>>,
     /// Room for a batch's touched groups, by rule.
     room: Vec<Vec<Touch>>,
+    /// Room for what a batch lets go of.
+    gone: Vec<Event>,
     /// The last plan's work, so that apply need not evaluate the calls again.
     prepared: Option<Prepared>,
     meter: Meter,
@@ -95,6 +98,7 @@ impl Engine {
             first_seen: Vec::new(),
             index: Vec::new(),
             room: Vec::new(),
+            gone: Vec::new(),
             prepared: None,
         }
     }
@@ -171,16 +175,22 @@ impl Engine {
         let mut touches = prepared.touches;
         for (number, (touches, all)) in touches.iter_mut().zip(&mut outcomes).enumerate() {
             self.meter.begin_rule();
-            let touches = touches.drain(..);
+            let mut touches = touches.drain(..);
             if answers.is_empty() {
-                for touch in touches {
-                    self.settle(touch, None, all);
+                while !touches.as_slice().is_empty() {
+                    if let Some(shelf) = self.shelves.get(number) {
+                        await_groups(&shelf.groups, touches.as_slice());
+                    }
+                    for touch in touches.by_ref().take(AT_A_TIME) {
+                        self.settle(touch, None, all);
+                    }
                 }
             } else {
                 for (touch, history) in answered(touches, &mut answers) {
                     self.settle(touch, history, all);
                 }
             }
+            Event::let_go(&mut self.gone);
             self.meter.settled(number);
         }
         // The next batch is as large, mostly.
@@ -225,7 +235,10 @@ impl Engine {
         let keys = &mut self.keys;
         keys.begin_batch();
         let mut values = Vec::new();
-        for change in changes {
+        for (place, change) in changes.iter().enumerate() {
+            if place.is_multiple_of(AT_A_TIME) {
+                await_calls(changes.get(place..).unwrap_or_default());
+            }
             let both = [(&change.old, false), (&change.new, true)];
             for (call, present) in both
                 .into_iter()
@@ -287,6 +300,9 @@ impl Engine {
     fn need(&self, touch: &Touch) -> Option<HistoryNeed> {
         let rule = self.rules.rules.get(touch.rule)?;
         let held = self.shelves.get(touch.rule)?;
+        if held.needs_nothing(touch.earliest) {
+            return None;
+        }
         let cold_before = || held.cold.before(touch.key);
         let mut need = HistoryNeed {
             rule: touch.rule,
@@ -303,7 +319,8 @@ impl Engine {
         };
         let is_needed = match (&rule.kind, &held.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                (need.reach_micros, need.quiet_micros) = (chain.reach_micros(), chain.quiet_micros);
+                let pace = &held.pace;
+                (need.reach_micros, need.quiet_micros) = (pace.reach_micros, chain.quiet_micros);
                 let known = groups.get(&touch.key);
                 let load = self.loads.get(touch.rule).and_then(Option::as_ref);
                 let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
@@ -315,13 +332,13 @@ impl Engine {
                     let floor = known.map_or(touch.earliest, |group| group.floor);
                     need.touched = touch.earliest.min(floor);
                 } else {
-                    need.settled_before = self.settled_before(chain, group, cold_before);
+                    need.settled_before = self.settled_before(pace, group, cold_before);
                 }
                 let past = touch.ops.iter().map(|op| op.event.at());
                 // What memory holds takes the rest of the batch.
                 let past = past.filter(|at| group.is_none() || *at < need.settled_before);
                 let newest = past.max().unwrap_or(touch.earliest);
-                need.felt_until = newest.plus(chain.lookback_micros());
+                need.felt_until = newest.plus(pace.lookback_micros);
                 let reached = |cold: Micros| touch.earliest <= cold.plus(need.reach_micros);
                 if let Some(group) = group {
                     touch.earliest < group.floor
@@ -359,14 +376,14 @@ impl Engine {
     /// from its floor, and a group that is not in memory has been idle since.
     fn settled_before(
         &self,
-        chain: &Chain,
+        pace: &Pace,
         group: Option<&Group>,
         cold_before: impl Fn() -> Option<Micros>,
     ) -> Micros {
         if let Some(group) = group {
             return group.floor;
         }
-        let idle = self.watermark.map(|watermark| watermark.minus(idle_micros(chain)));
+        let idle = self.watermark.map(|watermark| watermark.minus(pace.idle_micros));
         idle.zip(cold_before()).map_or(Micros(i64::MIN), |(idle, cold)| idle.min(cold.plus(1)))
     }
 
@@ -392,11 +409,13 @@ impl Engine {
         let Some(call) = touch.call().cloned() else { return };
         let key = touch.key;
         let values = Values::Of { rule, namer: &self.namer, key, call: &call };
-        let (weight, cold) = (&mut own.held, &own.cold);
+        let (weight, cold, pace) = (&mut own.held, &own.cold, &own.pace);
+        let floors_until = &mut own.floors_until;
         let outcome = match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
                 let scope = Scope { rule, chain, values, load };
-                settle_chain(scope, &mut Board { groups, weight, cold }, touch, past)
+                let mut board = Board { groups, weight, cold, pace, floors_until };
+                settle_chain(scope, &mut board, touch, past)
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
                 let prefix = Prefix { rule, first, key, values };
@@ -409,7 +428,7 @@ impl Engine {
                 {
                     return told.extend(own.passed.tell(prefix, &fresh));
                 }
-                let mut board = Board { groups, weight, cold };
+                let mut board = Board { groups, weight, cold, pace, floors_until };
                 settle_first_seen(prefix, &mut board, batch, touch, past)
             }
             _ => return,
@@ -422,11 +441,15 @@ impl Engine {
         let load = self.loads.get(touch.rule).and_then(Option::as_ref);
         let busy_from = load.map_or(u64::MAX, |load| load.kind.threshold());
         let own = self.shelves.get_mut(touch.rule)?;
-        let (weight, cold) = (&mut own.held, &own.cold);
+        let (weight, cold, pace) = (&mut own.held, &own.cold, &own.pace);
+        let floors_until = &mut own.floors_until;
+        let gone = &mut self.gone;
         match (&rule.kind, &mut own.groups) {
             (Kind::Chain(chain), Groups::Chain(groups)) => {
-                let ops = Board { groups, weight, cold }
-                    .with(chain, touch.key, |group| group.absorb(chain, busy_from, touch.ops))?;
+                let mut board = Board { groups, weight, cold, pace, floors_until };
+                let ops = board.with(touch.key, |group| {
+                    group.absorb(chain, pace, busy_from, touch.ops, gone)
+                })?;
                 Some(Touch { ops, ..touch })
             }
             (Kind::FirstSeen(first), Groups::FirstSeen(groups)) => {
@@ -500,8 +523,9 @@ impl Engine {
         self.sweep(changes);
         let mut stubs = Stubs::default();
         for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            shelf.make_room(rule, &self.limits, self.batches, &mut stubs);
+            shelf.make_room(rule, &self.limits, self.batches, &mut stubs, &mut self.gone);
         }
+        Event::let_go(&mut self.gone);
     }
 
     fn sweep(&mut self, changes: &[CallChange]) {
@@ -527,9 +551,10 @@ impl Engine {
         let Some(watermark) = watermark else {
             return;
         };
-        for (rule, shelf) in self.rules.rules.iter().zip(&mut self.shelves) {
-            shelf.sweep(rule, watermark, is_flooded);
+        for shelf in &mut self.shelves {
+            shelf.sweep(watermark, is_flooded, &mut self.gone);
         }
+        Event::let_go(&mut self.gone);
     }
 }
 

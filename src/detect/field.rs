@@ -16,11 +16,12 @@ pub(super) struct Subject<'a> {
     pub(super) call: &'a Call,
     labels_of: &'a LabelsOf,
     labels: OnceCell<Labels>,
+    bare_tool: OnceCell<&'a str>,
 }
 
 impl<'a> Subject<'a> {
     pub(super) fn new(call: &'a Call, labels_of: &'a LabelsOf) -> Self {
-        Self { call, labels_of, labels: OnceCell::new() }
+        Self { call, labels_of, labels: OnceCell::new(), bare_tool: OnceCell::new() }
     }
 
     fn label(&self, label: Label) -> Tri {
@@ -223,7 +224,10 @@ impl Field {
             What::Actor => test(&call.actor),
             What::Tenant => call.tenant.as_deref().is_some_and(&mut *test),
             What::Session => test(&call.session),
-            What::ToolName => test(&call.tool) || test(call.bare_tool()),
+            What::ToolName => {
+                let bare = *subject.bare_tool.get_or_init(|| call.bare_tool());
+                test(&call.tool) || (bare.len() < call.tool.len() && test(bare))
+            }
             What::ToolServer => call.server.as_deref().is_some_and(&mut *test),
             What::Label(label) => test(tri_word(subject.label(*label))),
             What::Outcome => test(call.class.as_str()),

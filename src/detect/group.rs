@@ -10,6 +10,7 @@ use super::chain::{Chains, Course, Event, Stubs};
 use super::history::History;
 use super::key::Values;
 use super::outcome::Outcome;
+use super::pace::Pace;
 use super::stages::{Chain, MEMBER};
 use super::told::{Scope, Told};
 use super::touch::Ops;
@@ -34,10 +35,20 @@ pub(super) type Events = SmallVec<[Event; 1]>;
 pub(super) struct Group {
     events: Events,
     pub(super) floor: Micros,
+    /// When the last of them was: to look for it among them would be to wait for memory once more.
+    last_at: Micros,
     /// Few groups have any of it, and every group would pay for its size.
     rare: Option<Box<Rare>>,
     /// Calls of which only the place is held. Nothing was told of such a group.
     shrunk: u32,
+    /// No fewer than the calls that the want takes which is watched; or [`UNCOUNTED`].
+    had: u8,
+    /// The place of one of the rule's wants: while it is not met, nothing matches, whatever else there is.
+    watched: u8,
+    /// The last call is dated ahead of the clock.
+    is_ahead: bool,
+    /// Something was told of the group that still matters: kept beside what it is, which is further away.
+    is_told: bool,
     /// Calls gone through, over all batches.
     #[cfg(test)]
     pub(super) walked: u64,
@@ -50,7 +61,7 @@ struct Rare {
     /// Of alerts on how busy the group is, where it is or was, or something of them was asked for.
     load: Option<Box<Load>>,
     /// Of a rule on sessions, which are long: how far chains had come at the floor.
-    course: Option<Box<Course>>,
+    course: Option<Course>,
 }
 
 /// What was told of how busy a group is.
@@ -67,34 +78,11 @@ impl Default for Load {
     }
 }
 
-/// Calls later than this are taken without a look into the store even by rules with a short reach.
-const LATE_MIN_MICROS: i64 = Micros::MINUTE;
-
-/// Calls later than this need a look into the store even by rules with a long reach: what is kept
-/// for them is every call of the group.
-const LATE_MAX_MICROS: i64 = 6 * Micros::MINUTE;
+/// It is not known how many calls the watched want takes.
+const UNCOUNTED: u8 = u8::MAX;
 
 /// A call takes as much of memory as that many places of calls.
-const PLACES_OF_A_CALL: usize = 8;
-
-/// How far the floor of a group follows its newest call, in microseconds.
-fn lag_micros(chain: &Chain) -> i64 {
-    let lag = chain.reach_micros().saturating_add(LATE_MIN_MICROS);
-    if lag < LATE_MAX_MICROS { lag } else { LATE_MAX_MICROS }
-}
-
-/// A group idle for this long is let go when idle ones are next looked for, in microseconds. Twice the reach, so that a
-/// group that is new to memory is mostly known to be new to the store as well.
-pub(super) fn idle_micros(chain: &Chain) -> i64 {
-    chain.reach_micros().saturating_mul(2).saturating_add(LATE_MIN_MICROS)
-}
-
-/// The same of a group of which nothing was told, in microseconds: of a rule on
-/// sessions a gap will do, as another session follows it.
-pub(super) fn spent_idle_micros(chain: &Chain) -> i64 {
-    let spent = chain.gap_micros().map(|gap| gap.saturating_add(LATE_MAX_MICROS));
-    idle_micros(chain).min(spent.unwrap_or(i64::MAX))
-}
+pub(super) const PLACES_OF_A_CALL: usize = 8;
 
 impl Group {
     /// A group of which nothing happened within a reach before the floor.
@@ -102,8 +90,13 @@ impl Group {
         Self {
             events: Events::new_const(),
             floor,
+            last_at: floor,
             rare: None,
             shrunk: 0,
+            had: 0,
+            watched: 0,
+            is_ahead: false,
+            is_told: false,
             #[cfg(test)]
             walked: 0,
         }
@@ -128,20 +121,21 @@ impl Group {
                 load.told = Some(Told::restore(of_load, &counted, history, from, true));
             }
         }
-        Self {
-            events: events.into(),
-            floor,
-            rare: Some(Box::new(Rare { told, load: Some(Box::new(load)), course: None })),
-            shrunk: 0,
-            #[cfg(test)]
-            walked: 0,
-        }
+        let mut group = Self::new(floor);
+        group.events = events.into();
+        group.rare = Some(Box::new(Rare { told, load: Some(Box::new(load)), course: None }));
+        group.had = UNCOUNTED;
+        group.note_last();
+        group.note_told();
+        group
     }
 
     /// Takes a batch's changes and tells what they did to the group's alerts.
-    pub(super) fn update(&mut self, scope: Scope<'_>, ops: Ops) -> Outcome {
+    pub(super) fn update(&mut self, scope: Scope<'_>, pace: &Pace, ops: Ops) -> Outcome {
         let revised = apply(&mut self.events, ops);
-        let cut = self.next_floor(scope.chain);
+        self.had = UNCOUNTED;
+        self.note_last();
+        let cut = self.next_floor(pace);
         let is_quiet = self.is_quiet(scope.chain);
         #[cfg(test)]
         {
@@ -161,31 +155,67 @@ impl Group {
         }
         self.renew_load(scope, cut, &revised, &mut outcome);
         told.settle(scope.chain, self.floor, cut, folded);
-        self.trim(scope.chain, cut);
+        self.trim(scope.chain, pace, cut, &mut Vec::new());
         self.count_shrunk();
         if !told.is_over(self.floor) {
             self.rare().told = Some(Box::new(told));
         }
         self.forget_idle_rest();
+        self.note_told();
         outcome
     }
 
     /// Takes a batch's changes if they plainly lead to nothing, as most do: nothing was told of the group, and with
-    /// them it still lacks calls that every match needs. Else gives them back.
-    pub(super) fn absorb(&mut self, chain: &Chain, busy_from: u64, ops: Ops) -> Option<Ops> {
+    /// them it still lacks calls that every match needs. Else gives them back. What the group has no more use for is
+    /// put to `gone`.
+    pub(super) fn absorb(
+        &mut self,
+        chain: &Chain,
+        pace: &Pace,
+        busy_from: u64,
+        ops: Ops,
+        gone: &mut Vec<Event>,
+    ) -> Option<Ops> {
         let may_be_busy = (self.events.len() + ops.len()) as u64 >= busy_from;
-        if self.is_told() || may_be_busy || self.can_match_with(chain, &ops) {
+        if self.is_told || may_be_busy || self.can_match_with(chain, pace, &ops) {
             return Some(ops);
         }
         apply(&mut self.events, ops);
-        self.trim(chain, self.next_floor(chain));
+        self.note_last();
+        self.trim(chain, pace, self.next_floor(pace), gone);
         self.count_shrunk();
         None
     }
 
-    /// False if with these changes the group lacks calls that every match needs. Of a long session only what came since
-    /// the floor is gone through.
-    fn can_match_with(&mut self, chain: &Chain, ops: &[Op]) -> bool {
+    /// False if with these changes, which are then taken, the group lacks calls that every match needs.
+    fn can_match_with(&mut self, chain: &Chain, pace: &Pace, ops: &[Op]) -> bool {
+        if pace.gap_micros.is_some() {
+            return self.can_match_within(chain, ops);
+        }
+        let more = || ops.iter().filter(|op| op.present).map(|op| &op.event);
+        let count = |of: usize| u8::try_from(of).unwrap_or(UNCOUNTED);
+        if let Some(want) = pace.wants.get(usize::from(self.watched)) {
+            self.had = self.had.saturating_add(count(more().filter(|one| want.takes(one)).count()));
+            if self.had != UNCOUNTED && u64::from(self.had) < want.least {
+                return false;
+            }
+        }
+        for (index, want) in pace.wants.iter().enumerate().take(usize::from(u8::MAX)) {
+            #[cfg(test)]
+            {
+                self.walked += self.events.len() as u64;
+            }
+            let had = self.events.iter().chain(more()).filter(|event| want.takes(event)).count();
+            if (had as u64) < want.least {
+                (self.had, self.watched) = (count(had), u8::try_from(index).unwrap_or(0));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The same of a rule on sessions. Of a long one only what came since the floor is gone through.
+    fn can_match_within(&mut self, chain: &Chain, ops: &[Op]) -> bool {
         let more = ops.iter().filter(|op| op.present).map(|op| &op.event);
         let course = self.rare.as_ref().and_then(|rare| rare.course.as_ref());
         let known =
@@ -205,8 +235,9 @@ impl Group {
         }
     }
 
-    fn is_told(&self) -> bool {
-        self.has_told() || self.has_load()
+    fn note_told(&mut self) {
+        let has_told = self.rare.as_ref().is_some_and(|rare| rare.told.is_some());
+        self.is_told = has_told || self.has_load();
     }
 
     /// True if it is known without a look at what came before the floor that nothing closes since.
@@ -215,7 +246,7 @@ impl Group {
         let Some(course) = course else { return false };
         let settled = self.events.partition_point(|event| event.at() < self.floor);
         let since = self.events.get(settled..).unwrap_or_default();
-        !Course::clone(course).follow(chain, since)
+        !course.clone().follow(chain, since)
     }
 
     /// Tells how busy the group is, where it is or was told to be.
@@ -261,10 +292,6 @@ impl Group {
         self.rare.get_or_insert_default()
     }
 
-    fn has_told(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.told.is_some())
-    }
-
     fn has_load(&self) -> bool {
         let load = self.rare.as_ref().and_then(|rare| rare.load.as_ref());
         load.is_some_and(|load| load.told.is_some())
@@ -287,18 +314,18 @@ impl Group {
         counting(chain, settled) + counting(chain, since) >= busy_from
     }
 
-    /// How much of memory it takes, in calls.
+    /// How much of memory it takes, in places of calls. It takes about as much as one itself.
     pub(super) fn weight(&self) -> usize {
         let shrunk = self.shrunk as usize;
-        self.events.len().saturating_sub(shrunk) + shrunk / PLACES_OF_A_CALL + 1
+        self.events.len().saturating_sub(shrunk) * PLACES_OF_A_CALL + shrunk + 1
     }
 
     /// How much it would take if it held no more than places, as far as it may.
     pub(super) fn weight_shrunk(&self) -> usize {
-        if self.is_told() {
+        if self.is_told {
             return self.weight();
         }
-        self.events.len() / PLACES_OF_A_CALL + 1
+        self.events.len() + 1
     }
 
     fn count_shrunk(&mut self) {
@@ -310,7 +337,7 @@ impl Group {
 
     /// Holds no more than the places of its calls, if nothing was told of it.
     pub(super) fn shrink(&mut self, stubs: &mut Stubs) {
-        if !self.is_told() {
+        if !self.is_told {
             self.events.iter_mut().for_each(|event| event.shrink(stubs));
             self.shrunk = u32::try_from(self.events.len()).unwrap_or(u32::MAX);
         }
@@ -337,67 +364,98 @@ impl Group {
             || !Chains::find(chain, &events, self.floor).matches.is_empty()
     }
 
+    /// Looks at what a change to the group will be held against.
+    pub(super) fn glance(&self) -> i64 {
+        let at = |event: Option<&Event>| event.map_or(0, |event| event.at().0);
+        let rare = self.rare.as_ref().map_or(0, |rare| i64::from(rare.course.is_some()));
+        at(self.events.first()).wrapping_add(at(self.events.last())).wrapping_add(rare)
+    }
+
+    /// Puts its calls to `gone`.
+    pub(super) fn empty(&mut self, gone: &mut Vec<Event>) {
+        gone.extend(self.events.drain(..));
+    }
+
+    /// True if it holds the calls themselves.
+    pub(super) const fn is_whole(&self) -> bool {
+        self.shrunk == 0
+    }
+
+    fn note_last(&mut self) {
+        let last = self.events.last();
+        self.last_at = last.map_or(self.floor, Event::at);
+        self.is_ahead = last.is_some_and(Event::is_future);
+    }
+
     /// The newest call, or a time before it all.
     pub(super) fn newest(&self) -> Micros {
-        self.events.last().map_or(self.floor, Event::at)
+        if self.events.is_empty() { self.floor } else { self.last_at }
     }
 
     /// The newest call that is not ahead of the clock.
     pub(super) fn settled_at(&self) -> Micros {
+        if !self.is_ahead {
+            return self.newest();
+        }
         let newest = self.events.iter().rev().find(|event| !event.is_future());
         newest.map_or(self.floor, Event::at)
     }
 
     /// The newest call, for whom it is a reach away. What comes a gap after a session of which nothing was told begins
     /// another one: such a group is let go as if its calls were that much older.
-    pub(super) fn felt_at(&self, chain: &Chain) -> Micros {
+    pub(super) fn felt_at(&self, pace: &Pace) -> Micros {
         let newest = self.newest().max(self.floor);
-        match self.spent_micros(chain) {
-            Some(gap) => newest.min(newest.plus(gap).minus(chain.reach_micros())),
+        // How long after its newest call the group concerns nothing, where that is sooner than a reach.
+        match pace.gap_micros.filter(|_| !self.is_told) {
+            Some(gap) => newest.min(newest.plus(gap).minus(pace.reach_micros)),
             None => newest,
         }
     }
 
     /// As [`Self::felt_at`], if nothing that is to be expected by then can concern the group any more. One with a call
     /// dated in the future is never idle: were it let go, every new group would have to ask the store for its past.
-    pub(super) fn idle_since(&self, chain: &Chain, watermark: Micros) -> Option<Micros> {
-        let idle = if self.is_told() { idle_micros(chain) } else { spent_idle_micros(chain) };
+    pub(super) fn idle_since(&self, pace: &Pace, watermark: Micros) -> Option<Micros> {
+        let idle = if self.is_told { pace.idle_micros } else { pace.spent_idle_micros };
         let newest = self.newest().max(self.floor);
-        (newest < watermark.minus(idle)).then(|| self.felt_at(chain))
+        (newest < watermark.minus(idle)).then(|| self.felt_at(pace))
     }
 
-    /// How long after its newest call the group concerns nothing, where that is sooner than a reach.
-    fn spent_micros(&self, chain: &Chain) -> Option<i64> {
-        chain.gap_micros().filter(|_| !self.is_told())
-    }
-
-    fn next_floor(&self, chain: &Chain) -> Micros {
-        let newest = self.events.iter().rev().find(|event| !event.is_future());
-        newest.map_or(self.floor, |event| self.floor.max(event.at().minus(lag_micros(chain))))
+    fn next_floor(&self, pace: &Pace) -> Micros {
+        self.floor.max(self.settled_at().minus(pace.lag_micros))
     }
 
     /// Moves the floor to `cut`: what is before it is settled.
-    fn trim(&mut self, chain: &Chain, cut: Micros) {
+    fn trim(&mut self, chain: &Chain, pace: &Pace, cut: Micros, gone: &mut Vec<Event>) {
         if cut <= self.floor {
             return;
         }
-        let settled = self.events.partition_point(|event| event.at() < self.floor);
-        let to_settle = self.events.partition_point(|event| event.at() < cut);
-        let context = cut.minus(chain.lookback_micros());
-        let gone = self.events.partition_point(|event| event.at() < context);
-        if let Some(gap) = chain.gap_micros() {
+        let context = cut.minus(pace.lookback_micros);
+        if let Some(gap) = pace.gap_micros {
+            let settled = self.events.partition_point(|event| event.at() < self.floor);
+            let to_settle = self.events.partition_point(|event| event.at() < cut);
+            let past = self.events.partition_point(|event| event.at() < context);
             // What a course has passed is thinned.
             let course = self.rare.as_mut().and_then(|rare| rare.course.take());
             let known = if course.is_some() { settled } else { 0 };
-            let mut course = course.unwrap_or_else(|| Box::new(Course::new(chain)));
+            let mut course = course.unwrap_or_else(|| Course::new(chain));
             course.follow(chain, self.events.get(known..to_settle).unwrap_or_default());
             self.rare().course = Some(course);
             self.floor = cut;
-            self.events.drain(..gone);
-            self.thin(gap, known.saturating_sub(gone));
-        } else {
-            self.floor = cut;
-            self.events.drain(..gone);
+            gone.extend(self.events.drain(..past));
+            self.thin(gap, known.saturating_sub(past), gone);
+            self.note_last();
+            return;
+        }
+        self.floor = cut;
+        let past = self.events.iter().take_while(|event| event.at() < context).count();
+        if past > 0 {
+            let want = pace.wants.get(usize::from(self.watched));
+            let past = self.events.drain(..past);
+            gone.extend(past.inspect(|event| {
+                if self.had != UNCOUNTED && want.is_some_and(|want| want.takes(event)) {
+                    self.had = self.had.saturating_sub(1);
+                }
+            }));
         }
     }
 }
@@ -434,13 +492,13 @@ impl Group {
     /// Of the calls before the floor, keeps what a later match can still rest on: nothing of a
     /// session that has ended or has no call yet that a chain starts with, and of the calls that
     /// only keep it going as many as show that it did. The first `known` were thinned before.
-    fn thin(&mut self, gap_micros: i64, known: usize) {
+    fn thin(&mut self, gap_micros: i64, known: usize, gone: &mut Vec<Event>) {
         let floor = self.floor;
         let is_start = |event: &Event| event.stages() & 1 != 0;
         let before_floor = self.events.partition_point(|event| event.at() < floor);
         let first = self.events.iter().take(before_floor).position(is_start);
         let first = first.unwrap_or(before_floor);
-        self.events.drain(..first);
+        gone.extend(self.events.drain(..first));
         let settled = before_floor - first;
         // The last one is looked at again: only now it is known what it leads to.
         let known = known.saturating_sub(first).saturating_sub(1);
@@ -463,7 +521,7 @@ impl Group {
                 kept = 0;
             }
         }
-        self.events.drain(kept..settled.max(kept));
+        gone.extend(self.events.drain(kept..settled.max(kept)));
     }
 }
 

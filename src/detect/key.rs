@@ -8,6 +8,7 @@ use crate::model::{Call, Text};
 
 use super::field::GroupField;
 use super::rule::{Kind, Rule, RuleSet};
+use super::sip::Sip;
 
 /// Names a group among those of its rule: what [`Namer`] makes of the group's values. It takes their place, since
 /// texts that lie about in memory would be what a lookup mostly waits for.
@@ -27,25 +28,35 @@ impl Hash for Key {
     }
 }
 
-/// Makes keys of values: two hashes under secrets that nobody who writes into a log knows, so that nobody can make two
-/// groups that are taken for one. What is found never depends on the secrets.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Namer([RandomState; 2]);
+/// Makes keys of values: a hash of 128 bits under a secret that nobody who writes into a log knows, so that nobody can
+/// make two groups that are taken for one. What is found never depends on the secret.
+#[derive(Clone, Debug)]
+pub(super) struct Namer(Sip);
+
+impl Default for Namer {
+    fn default() -> Self {
+        let state = RandomState::new();
+        Self(Sip::new([state.hash_one(0), state.hash_one(1)]))
+    }
+}
 
 impl Namer {
     pub(super) fn key<'v>(&self, values: impl Iterator<Item = &'v Text>) -> Key {
-        let mut hashers = self.0.each_ref().map(RandomState::build_hasher);
+        let mut sip = self.0;
         for value in values {
-            for hasher in &mut hashers {
-                value.hash(hasher);
-            }
+            sip.text(value);
         }
-        Key(hashers.map(|hasher| hasher.finish()))
+        Key(sip.finish())
     }
 
     /// Names a value of a group, or the group as a whole among the names of its values.
     pub(super) fn of_value(&self, group: Key, value: Option<&Text>) -> Key {
-        Key(self.0.each_ref().map(|state| state.hash_one((group.0, value))))
+        let mut sip = self.0;
+        group.0.into_iter().for_each(|word| sip.word(word));
+        if let Some(value) = value {
+            sip.text(value);
+        }
+        Key(sip.finish())
     }
 }
 

@@ -129,6 +129,22 @@ fn who_was_never_seen_is_not_asked_for_though_others_were_let_go() {
 }
 
 #[test]
+fn an_idle_group_is_let_go_once_what_could_concern_it_would_be_read_anyway() {
+    // It reaches twenty minutes back, and what is later than six is asked for.
+    let rules = rules(&COUNT.replace("60s", "10m"));
+    let mut engine = Engine::new(Arc::clone(&rules), labels());
+    let mut ledger = Ledger::new(rules);
+    let minute =
+        |actor, minute: u32| of(actor, i64::from(minute) * Micros::MINUTE, "t", u64::from(minute));
+    run(&mut ledger, &mut engine, &[minute(0, 0), minute(1, 25)], 1);
+    assert_eq!(engine.groups_held(), 2);
+    run(&mut ledger, &mut engine, &[minute(1, 33)], 1);
+    assert_eq!(engine.groups_held(), 1);
+    assert!(engine.plan(&[new(&minute(2, 28))]).is_empty(), "five minutes late");
+    assert_eq!(engine.plan(&[new(&minute(1, 26))]).len(), 1, "seven minutes late");
+}
+
+#[test]
 fn a_group_that_takes_all_the_room_is_not_read_again_for_every_batch() {
     let rules = rules(COUNT);
     let limits = Limits { groups_max: 100, calls_max: 150, ..Limits::default() };

@@ -108,6 +108,11 @@ impl Seen {
         self.values.len() + 1
     }
 
+    /// Looks at what a change to the group will be held against.
+    pub(super) fn glance(&self) -> i64 {
+        self.firsts().map(|(value, at)| at.0 | i64::from(value.is_empty())).next().unwrap_or(0)
+    }
+
     /// Every value, and when it was first seen.
     pub(super) fn firsts(&self) -> impl Iterator<Item = (&Text, Micros)> {
         self.values.iter().map(|(value, held)| (value, held.earliest.at()))

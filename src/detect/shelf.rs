@@ -4,11 +4,12 @@ use rustc_hash::FxHashMap;
 
 use crate::model::Micros;
 
-use super::chain::Stubs;
+use super::chain::{Event, Stubs};
 use super::cold::Cold;
-use super::group::{Group, spent_idle_micros};
+use super::group::{Group, PLACES_OF_A_CALL};
 use super::key::{Key, Namer};
 use super::limits::Limits;
+use super::pace::Pace;
 use super::passed::Passed;
 use super::rule::{Kind, Rule};
 use super::seen::Seen;
@@ -16,9 +17,15 @@ use super::seen::Seen;
 /// The groups of one rule.
 pub(super) struct Shelf {
     pub(super) groups: Groups,
-    /// Calls that the groups hold, or values, and one for each group.
+    /// What the groups hold: places of calls, or values, and one for each group.
     pub(super) held: usize,
     pub(super) cold: Cold,
+    /// Of a chain rule.
+    pub(super) pace: Pace,
+    /// No floor of a group is later.
+    pub(super) floors_until: Micros,
+    /// No group holds less than the calls themselves.
+    pub(super) is_whole: bool,
     evictions: u64,
     /// The newest call when idle groups were last looked for.
     swept_at: Option<Micros>,
@@ -40,10 +47,26 @@ impl Shelf {
             },
             held: 0,
             cold: Cold::default(),
+            pace: match &rule.kind {
+                Kind::Chain(chain) => Pace::new(chain),
+                Kind::FirstSeen(_) => Pace::default(),
+            },
+            floors_until: Micros(i64::MIN),
+            is_whole: true,
             evictions: 0,
             swept_at: None,
             passed: Passed::new(namer),
         }
+    }
+
+    /// True if it is plain, without a look at the group, that what happens to one from then on needs nothing from the
+    /// store: memory holds all of its calls from there on, or it has none within reach.
+    pub(super) fn needs_nothing(&self, earliest: Micros) -> bool {
+        let is_reached = |cold: Micros| earliest <= cold.plus(self.pace.reach_micros);
+        matches!(self.groups, Groups::Chain(_))
+            && self.is_whole
+            && earliest >= self.floors_until
+            && !self.cold.until().is_some_and(is_reached)
     }
 
     /// From when on memory holds a group of a chain rule, if it does.
@@ -61,18 +84,25 @@ impl Shelf {
         }
     }
 
-    /// What the groups hold, and how many were let go to make room.
+    /// What the groups hold, in calls or values, and how many were let go to make room.
     pub(super) const fn load(&self) -> (usize, u64) {
-        (self.held, self.evictions)
+        (self.held.div_ceil(self.weight_of_one()), self.evictions)
+    }
+
+    /// What a call weighs, or a value.
+    const fn weight_of_one(&self) -> usize {
+        match &self.groups {
+            Groups::Chain(_) => PLACES_OF_A_CALL,
+            Groups::FirstSeen(_) => 1,
+        }
     }
 
     /// Lets go of groups that nothing can concern any more. That is a look at every group, so it waits, unless it must
     /// not, until some of them can have become idle: those that it then finds late are few beside those that it keeps.
-    pub(super) fn sweep(&mut self, rule: &Rule, watermark: Micros, is_pressing: bool) {
-        let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups) else {
-            return;
-        };
-        let waits_micros = Micros::MINUTE.max(spent_idle_micros(chain) / 4);
+    pub(super) fn sweep(&mut self, watermark: Micros, is_pressing: bool, let_go: &mut Vec<Event>) {
+        let Groups::Chain(groups) = &mut self.groups else { return };
+        let pace = &self.pace;
+        let waits_micros = Micros::MINUTE.max(pace.spent_idle_micros / 4);
         let is_early = self.swept_at.is_some_and(|swept| watermark.since(swept) < waits_micros);
         if is_early && !is_pressing {
             return;
@@ -82,15 +112,19 @@ impl Shelf {
             self.swept_at = Some(watermark);
         }
         let held = &mut self.held;
-        let mut gone = None;
+        let (mut gone, mut is_whole) = (None, true);
         groups.retain(|_, group| {
-            let idle = group.idle_since(chain, watermark);
+            let idle = group.idle_since(pace, watermark);
             if idle.is_some() {
                 gone = gone.max(idle);
                 *held = held.saturating_sub(group.weight());
+                group.empty(let_go);
+                Event::let_go_if_many(let_go);
             }
+            is_whole &= group.is_whole();
             idle.is_none()
         });
+        self.is_whole = is_whole;
         self.cold.cool(gone);
     }
 
@@ -103,38 +137,45 @@ impl Shelf {
         limits: &Limits,
         batch: u64,
         stubs: &mut Stubs,
+        gone: &mut Vec<Event>,
     ) {
-        if self.held <= limits.calls_max && self.len() <= limits.groups_max {
+        let held_max = limits.calls_max.saturating_mul(self.weight_of_one());
+        if self.held <= held_max && self.len() <= limits.groups_max {
             return;
         }
         // To let the heaviest group go would be to read it again for the next batch that touches it.
         let heaviest = self.heaviest();
-        let is_little_more = self.held <= heaviest.saturating_add(limits.calls_max / 4);
+        let is_little_more = self.held <= heaviest.saturating_add(held_max / 4);
         if is_little_more && self.len() <= limits.groups_max {
             return;
         }
         if let (Kind::Chain(chain), Groups::Chain(groups)) = (&rule.kind, &mut self.groups)
-            && self.held > limits.calls_max
+            && self.held > held_max
             && !chain.looks_at_calls()
         {
-            shrink(groups, stubs, &mut self.held, limits.calls_max / 4 * 3);
-            if self.held <= limits.calls_max && self.len() <= limits.groups_max {
+            shrink(groups, stubs, &mut self.held, held_max / 4 * 3);
+            self.is_whole = false;
+            if self.held <= held_max && self.len() <= limits.groups_max {
                 return;
             }
         }
         let room = Room {
             held: &mut self.held,
             cold: &mut self.cold,
-            calls: (limits.calls_max / 4 * 3).max(heaviest),
-            spared_weight: if heaviest > limits.calls_max / 2 { heaviest } else { usize::MAX },
+            calls: (held_max / 4 * 3).max(heaviest),
+            spared_weight: if heaviest > held_max / 2 { heaviest } else { usize::MAX },
             groups: limits.groups_max / 4 * 3,
         };
         let batch = i64::try_from(batch).unwrap_or(i64::MAX);
         let passed = &mut self.passed;
         self.evictions += match (&rule.kind, &mut self.groups) {
-            (Kind::Chain(chain), Groups::Chain(groups)) => {
-                let age = |group: &Group| (group.settled_at().0, group.felt_at(chain));
-                room.make(groups, i64::MAX, age, Group::weight, |_, _| {})
+            (Kind::Chain(_), Groups::Chain(groups)) => {
+                let pace = &self.pace;
+                let age = |group: &Group| (group.settled_at().0, group.felt_at(pace));
+                room.make(groups, i64::MAX, age, Group::weight, |_, group| {
+                    group.empty(gone);
+                    Event::let_go_if_many(gone);
+                })
             }
             (_, Groups::FirstSeen(groups)) => {
                 let age = |seen: &Seen| {
@@ -178,7 +219,7 @@ impl Room<'_> {
         spared: i64,
         age: impl Fn(&G) -> (i64, Micros),
         weight: impl Fn(&G) -> usize,
-        mut let_go: impl FnMut(Key, &G),
+        mut let_go: impl FnMut(Key, &mut G),
     ) -> u64 {
         let mut ages: Vec<(i64, usize)> = groups
             .values()
@@ -203,8 +244,8 @@ impl Room<'_> {
                 return true;
             }
             *self.held = self.held.saturating_sub(weight(group));
-            let_go(*key, group);
             self.cold.evict(*key, newest);
+            let_go(*key, group);
             false
         });
         (before - groups.len()) as u64

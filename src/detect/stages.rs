@@ -1,10 +1,13 @@
 //! What a rule over several calls asks for: stages, the order they are filled in, and the spans.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashSet;
 
 use crate::model::{Micros, Text};
 
 use super::chain::Event;
+use super::pace::Want;
 use super::tally::{Count, Counted};
 use super::yaml::Mark;
 
@@ -174,27 +177,32 @@ impl Chain {
         self.stages.iter().filter_map(|stage| stage.count.as_ref())
     }
 
-    /// False where these calls of a group lack one for some stage, or as many as a stage counts: most groups never have
-    /// them all.
+    /// False where these calls of a group lack some that every match needs: most groups never have them all.
     pub(super) fn can_match<'e>(&self, events: &(impl Iterator<Item = &'e Event> + Clone)) -> bool {
-        let (needed, inner) = (self.needed_bits(), self.inner_bits());
-        let wanted = needed & !inner;
-        let mut seen = 0;
-        let has_all = events.clone().any(|event| {
-            seen |= event.stages();
-            seen & wanted == wanted
+        self.all_wants(&mut |want| want.is_met(events.clone()))
+    }
+
+    /// What every match needs, the scarcest first.
+    pub(super) fn wants(&self) -> Vec<Want> {
+        let mut wants = Vec::new();
+        self.all_wants(&mut |want| {
+            wants.push(want);
+            true
         });
-        has_all
-            && self.stages.iter().all(|stage| {
-                let Some(count) = &stage.count else { return true };
-                let bits = count.base();
-                if bits & inner != 0 {
-                    return true;
-                }
-                let enough = usize::try_from(count.least().saturating_sub(1)).unwrap_or(usize::MAX);
-                events.clone().filter(|event| event.stages() & bits != 0).nth(enough).is_some()
-            })
-            && self.inner_of(needed).all(|inner| inner.chain.can_match(events))
+        wants.sort_by_key(|want| Reverse(want.least));
+        wants
+    }
+
+    /// True if all that every match needs is there: a call for each stage, or as many as it counts, here and inside.
+    fn all_wants(&self, is_met: &mut dyn FnMut(Want) -> bool) -> bool {
+        let inner = self.inner_bits();
+        self.stages.iter().all(|stage| {
+            let (bits, least) = match &stage.count {
+                Some(count) => (count.base(), count.least().max(1)),
+                None => (1 << stage.slot, 1),
+            };
+            bits & inner != 0 || is_met(Want { bits, least })
+        }) && self.inner_of(self.needed_bits()).all(|inner| inner.chain.all_wants(is_met))
     }
 
     /// The bits of slots without a call in which nothing can match. Of several slots that are counted together any will

@@ -312,6 +312,15 @@ impl Store {
         )
     }
 
+    /// Those of these ids that lead to another alert.
+    pub fn alias_ids(&self, ids: &[AlertId]) -> Result<FxHashSet<AlertId>, StoreError> {
+        self.ids_among(
+            ids,
+            "select distinct old_id from alert_alias
+             where old_id in (select unhex(unnest(from_json(?, '[\"VARCHAR\"]'))))",
+        )
+    }
+
     fn ids_among(&self, ids: &[AlertId], sql: &str) -> Result<FxHashSet<AlertId>, StoreError> {
         if ids.is_empty() {
             return Ok(FxHashSet::default());

@@ -37,6 +37,7 @@ impl Pipeline {
         // Whether an alert is news is not the same: one that parts from another is none, and has an id of its own.
         let ids: Vec<AlertId> = changes.iter().filter_map(set_id).collect();
         let known = self.store.known_alerts(&ids)?;
+        let merged = self.store.alias_ids(&ids)?;
         let mailed = self.mailed(&changes)?;
         let mut changes = changes.into_iter();
         loop {
@@ -49,9 +50,11 @@ impl Pipeline {
                             self.owe_mail(&alert, now, batch);
                         }
                         let mails = batch.outbox.get(owed..).unwrap_or_default();
-                        // What the database has, the journal has had before it.
+                        // What the database has, the journal has had before it; but of one that leads to another
+                        // alert it says that, until it is told that it stands again.
                         let is_stored = known.contains(&alert.id);
-                        let is_told = is_stored || self.remembered.knows(alert.id);
+                        let stands = is_stored && !merged.contains(&alert.id);
+                        let is_told = stands || self.remembered.stands(alert.id);
                         if !(is_told && replaces.is_empty() && mails.is_empty()) {
                             facts.push(Fact::Alert(facts::raised(&alert, &replaces, mails)));
                         }

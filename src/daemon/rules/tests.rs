@@ -289,6 +289,23 @@ fn what_is_changed_while_it_is_read_is_read_again_and_what_was_read_is_of_no_use
 }
 
 #[test]
+fn what_looks_as_before_once_it_was_read_in_vain_is_read_again() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut keeper, begun, go) = held(home.path());
+    let file = |name: &str| home.path().join("rules").join(name);
+    fs::write(file("a.yml"), RULE).unwrap();
+    keeper.look_now();
+    keeper.look_now();
+    begun.recv().unwrap();
+    fs::write(file("b.yml"), RULE).unwrap();
+    go.send(()).unwrap();
+    assert!(matches!(ended(&mut keeper), Change::None));
+    fs::remove_file(file("b.yml")).unwrap();
+    go.send(()).unwrap();
+    assert!(matches!(look(&mut keeper), Change::Taken(Some(told)) if told.contains("(added: a)")));
+}
+
+#[test]
 fn a_reading_that_breaks_off_is_told_and_tried_again_and_the_rules_before_stay() {
     let home = tempfile::tempdir().unwrap();
     let (mut keeper, _begun, go) = held(home.path());
