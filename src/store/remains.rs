@@ -146,7 +146,8 @@ fn place(row: &Row<'_>, sets: &Sets) -> duckdb::Result<Option<usize>> {
 fn rows(connection: &Connection, sets: &Sets) -> Given<Vec<Remain>> {
     let source = Source {
         table: "evidence_row_log",
-        columns: "alert_id, evidence_seq, number, stage, text_seq, text_number, time, stream, generation, \"offset\", idx",
+        columns: "alert_id, evidence_seq, number, stage, text_seq, text_number,
+                  time, stream, generation, \"offset\", idx",
         wanted: "wanted_set using (alert_id, evidence_seq)",
     };
     source.read(connection, |row| {
