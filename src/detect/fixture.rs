@@ -8,7 +8,7 @@ use super::logs::ReadLogs;
 use super::rule::{Rule, RuleSet};
 use super::trial::Played;
 use crate::model::{
-    Args, Call, CallId, EventKind, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text,
+    ArgValue, Args, Call, CallId, EventKind, IdHasher, Micros, OutcomeClass, Ran, RecordId, Text,
 };
 
 /// The calls of one of the rule's cases, and their labels.
@@ -64,6 +64,8 @@ pub(super) struct Shape {
     pub(super) session: &'static str,
     pub(super) stream: &'static str,
     pub(super) future: bool,
+    /// The values of the argument `path`: a log can show one many times.
+    pub(super) paths: &'static [&'static str],
     /// Part of the content that no rule looks at.
     pub(super) duration_ms: u8,
 }
@@ -81,6 +83,7 @@ impl Shape {
             session: "s1",
             stream: "log",
             future: false,
+            paths: &[],
             duration_ms: 0,
         }
     }
@@ -110,7 +113,7 @@ pub(super) fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
         code: shape.class.as_str().into(),
         decision: None,
         ran: Ran::Yes,
-        args: Args::default(),
+        args: Args { values: shape.paths.iter().map(path).collect(), ..Args::default() },
         flags: if shape.future { vec!["future".into()] } else { Vec::new() },
         also: Vec::new(),
         request_id: None,
@@ -120,4 +123,9 @@ pub(super) fn call(shape: &Shape, number: u64, name: u64) -> Arc<Call> {
         sightings: Vec::new(),
         discrepancies: Vec::new(),
     })
+}
+
+fn path(value: &&str) -> ArgValue {
+    let text = format!("\"{value}\"").into();
+    ArgValue { name: "path".into(), text, hash: 0, chars: None, summarised: false }
 }

@@ -205,7 +205,9 @@ impl Group {
             {
                 self.walked += self.events.len() as u64;
             }
-            let had = self.events.iter().chain(more()).filter(|event| want.takes(event)).count();
+            let fitting = self.events.iter().chain(more()).filter(|event| want.takes(event));
+            // More than the least is as good as the least.
+            let had = fitting.take(usize::try_from(want.least).unwrap_or(usize::MAX)).count();
             if (had as u64) < want.least {
                 (self.had, self.watched) = (count(had), u8::try_from(index).unwrap_or(0));
                 return false;

@@ -59,7 +59,8 @@ pub(super) enum NaiveKind {
 #[derive(Clone)]
 pub(super) enum NaiveCount {
     Events(fn(usize) -> bool),
-    Values(fn(&Call) -> Option<Text>, fn(usize) -> bool),
+    /// Of a call, one or several.
+    Values(fn(&Call) -> Vec<Text>, fn(usize) -> bool),
     Share(fn(usize, usize) -> bool),
 }
 
@@ -269,7 +270,7 @@ impl<'a> Search<'a> {
             NaiveCount::Events(_) => all.len() as u64,
             NaiveCount::Values(value, _) => {
                 let values: BTreeSet<_> =
-                    all.iter().map(|(call, _)| value(&self.calls[*call].0)).collect();
+                    all.iter().flat_map(|(call, _)| value(&self.calls[*call].0)).collect();
                 values.len() as u64
             }
             NaiveCount::Share(_) => {
@@ -324,7 +325,7 @@ impl<'a> Search<'a> {
             NaiveCount::Events(enough) => enough(window.len()),
             NaiveCount::Values(value, enough) => {
                 let values: BTreeSet<_> =
-                    window.iter().map(|call| value(&self.calls[*call].0)).collect();
+                    window.iter().flat_map(|call| value(&self.calls[*call].0)).collect();
                 enough(values.len())
             }
             NaiveCount::Share(enough) => {
@@ -346,7 +347,7 @@ impl<'a> Search<'a> {
         let mut shown = Filled::new();
         let is_counted = match count {
             NaiveCount::Events(_) => true,
-            NaiveCount::Values(value, _) => value(&self.calls[call].0).is_some(),
+            NaiveCount::Values(value, _) => !value(&self.calls[call].0).is_empty(),
             NaiveCount::Share(_) => self.as_kind(stage, 1, call).is_some(),
         };
         for kind in (0..kinds.len()).filter(|_| is_counted) {

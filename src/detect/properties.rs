@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use rustc_hash::FxHashMap;
 
-use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Tri};
+use crate::model::{Alert, AlertChange, Call, CallChange, Labels, Micros, OutcomeClass, Text, Tri};
 
 use super::engine::Engine;
 use super::field::LabelsOf;
@@ -55,6 +55,14 @@ fn naive_rules() -> Vec<NaiveRule> {
     rules
 }
 
+fn tenant(call: &Call) -> Vec<Text> {
+    call.tenant.iter().cloned().collect()
+}
+
+fn paths(call: &Call) -> Vec<Text> {
+    call.args.values.iter().map(|arg| Text::clone(&arg.text)).collect()
+}
+
 fn plain(name: &'static str, fits: Fits) -> NaiveStage {
     NaiveStage { kinds: vec![NaiveKind::Calls(name, fits)], count: None }
 }
@@ -95,7 +103,7 @@ fn ordered_rules() -> Vec<NaiveRule> {
     let middle = vec![
         plain("a", open),
         counted("b", sensitive, 5, Events(|count| (2..=3).contains(&count))),
-        counted("ok", ok, 7, Values(|call| call.tenant.clone(), two)),
+        counted("ok", ok, 7, Values(tenant, two)),
     ];
     let any = counted("any", |_| true, 10 * 3600, Events(two));
     let error = |call: &Call| call.class == OutcomeClass::Error;
@@ -120,7 +128,8 @@ fn ordered_rules() -> Vec<NaiveRule> {
 fn other_rules() -> Vec<NaiveRule> {
     use NaiveCount::{Events, Share, Values};
     let exactly = counted("b", sensitive, 10, Events(|count| count == 3 || count == 5));
-    let values = counted("ok", ok, 10, Values(|call| call.tenant.clone(), |count| count >= 2));
+    let values = counted("ok", ok, 10, Values(tenant, |count| count >= 2));
+    let paths = counted("ok", ok, 5, Values(paths, |count| count >= 3));
     let share =
         counted("denied", denied, 10, Share(|of, per| per >= 3 && of as f64 / per as f64 >= 0.5));
     let share = counted_too(share, "any", |call| &*call.tool != "fetch");
@@ -133,6 +142,7 @@ fn other_rules() -> Vec<NaiveRule> {
     vec![
         rule("range", BY_SESSION, chain(vec![exactly], 0, 10)),
         rule("values", BY_SESSION, chain(vec![values], 0, 10)),
+        rule("paths", BY_SESSION, chain(vec![paths], 0, 5)),
         rule("ratio", BY_PRINCIPAL, chain(vec![share], 0, 10)),
         rule("temporal", BY_SESSION, any),
         NaiveRule { name: "alias", groups: vec![BY_SESSION, BY_CLIENT], what: What::Chain(across) },
@@ -186,7 +196,7 @@ fn rules_of_several() -> Vec<NaiveRule> {
     let many = counted("b", sensitive, 8, Events(|count| (2..=4).contains(&count)));
     let everything =
         vec![counted_too(many, "denied", denied), plain("c", outbound), plain("ok", ok)];
-    let tenants = Values(|call| call.tenant.clone(), |count| count >= 3);
+    let tenants = Values(tenant, |count| count >= 3);
     let tenants = counted_too(counted("ok", ok, 10, tenants), "denied", denied);
     let two = chain(vec![plain("a", open), plain("b", sensitive)], 4, 4);
     vec![
@@ -210,10 +220,7 @@ fn rules_of_rules() -> Vec<NaiveRule> {
     let either = |span| NaiveChain { ordered: false, ..pair(span) };
     let pair_then = vec![closing(pair(6), None), plain("denied", denied)];
     let twice = counted_too(closing(either(4), Some((12, Events(two)))), "denied", denied);
-    let wide = vec![
-        closing(pair(5), Some((8, Values(|call| call.tenant.clone(), two)))),
-        plain("c", outbound),
-    ];
+    let wide = vec![closing(pair(5), Some((8, Values(tenant, two)))), plain("c", outbound)];
     let bursts = counted("b", sensitive, 4, Events(|count| count == 2 || count > 3));
     let bursts = closing(chain(vec![bursts], 0, 0), Some((10, Events(two))));
     let deep = chain(vec![closing(pair(3), None), plain("ok", ok)], 5, 0);
@@ -273,8 +280,11 @@ fn shape() -> impl Strategy<Value = Shape> {
         OutcomeClass::Denied,
         OutcomeClass::Error,
     ]);
-    (time(), tool, class, names, prop::bool::weighted(0.05), 0..3_u8).prop_map(
-        |(at, tool, class, (principal, client, tenant, session, stream), future, duration_ms)| {
+    let paths: [&[&str]; 4] = [&[], &["x"], &["y", "z"], &["x", "y"]];
+    let rest = (prop::bool::weighted(0.05), 0..3_u8, prop::sample::select(paths.to_vec()));
+    (time(), tool, class, names, rest).prop_map(
+        |(at, tool, class, (principal, client, tenant, session, stream), rest)| {
+            let (future, duration_ms, paths) = rest;
             let at = at.map(|at| if future { at + 3_000 * HOUR } else { at });
             Shape {
                 at,
@@ -286,6 +296,7 @@ fn shape() -> impl Strategy<Value = Shape> {
                 session,
                 stream,
                 future,
+                paths,
                 duration_ms,
             }
         },

@@ -1,6 +1,6 @@
 //! The rules that the properties are tried on: every type, with spans of seconds.
 
-pub(super) const FILES: [(&str, &str); 29] = [
+pub(super) const FILES: [(&str, &str); 30] = [
     (
         "sequence.yml",
         "
@@ -159,6 +159,20 @@ correlation:
   group-by: [session]
   timespan: 10s
   condition: {field: tenant, gte: 2}
+---
+{title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+",
+    ),
+    (
+        "paths.yml",
+        "
+title: t
+correlation:
+  type: value_count
+  rules: [ok]
+  group-by: [session]
+  timespan: 5s
+  condition: {field: args.path, gte: 3}
 ---
 {title: t, name: ok, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
 ",

@@ -76,6 +76,28 @@ impl Desk {
     }
 }
 
+/// One call may show an argument many times: fewer calls than values are enough, however they come.
+#[test]
+fn values_are_counted_and_not_the_calls_that_show_them() {
+    let text = "
+title: t
+correlation:
+  {type: value_count, rules: [a], group-by: [actor], timespan: 60s, condition: {field: args.path, gte: 3}}
+---
+{title: t, name: a, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}
+";
+    let rules = Arc::new(RuleSet::compile(&[("paths.yml", text)]).unwrap());
+    let shown = |at: i64, paths| Shape { paths, ..Shape::at(at * SECOND, "read") };
+    let calls = numbered([shown(0, &["z"]), shown(3_600, &["a", "b"]), shown(3_601, &["c"])]);
+    for batch in [1, 2, 3] {
+        let mut desk = Desk::new(&rules);
+        for calls in calls.chunks(batch) {
+            desk.run(&calls.iter().map(new).collect::<Vec<_>>());
+        }
+        assert_eq!(desk.alert("paths").count, 1, "{batch} at a time");
+    }
+}
+
 fn set(change: &AlertChange) -> (&Alert, bool, &[AlertId]) {
     match change {
         AlertChange::Set { alert, is_new, replaces } => (alert, *is_new, replaces),

@@ -164,7 +164,8 @@ impl Chain {
 
     /// True where one call may be all that it takes.
     pub(super) fn may_be_one_call(&self) -> bool {
-        let may_count_one = self.stages.len() == 1 && self.counts().all(|count| count.least() == 1);
+        let may_count_one =
+            self.stages.len() == 1 && self.counts().all(|count| count.least_calls() == 1);
         let takes_call = || {
             let slots = self.stages.iter().fold(0, |slots, stage| slots | stage.slots());
             slots & !self.inner_bits() != 0
@@ -198,7 +199,7 @@ impl Chain {
         let inner = self.inner_bits();
         self.stages.iter().all(|stage| {
             let (bits, least) = match &stage.count {
-                Some(count) => (count.base(), count.least().max(1)),
+                Some(count) => (count.base(), count.least_calls().max(1)),
                 None => (1 << stage.slot, 1),
             };
             bits & inner != 0 || is_met(Want { bits, least })

@@ -41,11 +41,19 @@ impl Count {
         }
     }
 
-    /// The fewest calls that can fit.
+    /// The least that can fit: calls, or values.
     pub(super) const fn least(&self) -> u64 {
         match self.what {
             Counted::Events(_, min) | Counted::Values { min, .. } => min,
             Counted::Share { minimum, .. } => minimum,
+        }
+    }
+
+    /// The fewest calls that can fit: one call may show an argument many times.
+    pub(super) const fn least_calls(&self) -> u64 {
+        match self.what {
+            Counted::Values { field: ValueField::Arg(_), min, .. } if min > 1 => 1,
+            _ => self.least(),
         }
     }
 
