@@ -41,7 +41,8 @@ pub(super) struct Group {
     rare: Option<Box<Rare>>,
     /// Calls of which only the place is held. Nothing was told of such a group.
     shrunk: u32,
-    /// No fewer than the calls that the want takes which is watched; or [`UNCOUNTED`].
+    /// No fewer than the calls that the want takes which is watched; or [`UNCOUNTED`]. With a want of more than that
+    /// every batch counts anew: a wider number would make every group larger for few rules.
     had: u8,
     /// The place of one of the rule's wants: while it is not met, nothing matches, whatever else there is.
     watched: u8,
