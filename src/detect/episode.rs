@@ -117,6 +117,11 @@ impl Episode {
         self.settled.drain(..excess);
     }
 
+    /// How many calls it holds.
+    pub(super) const fn held(&self) -> usize {
+        self.pinned.len() + self.settled.len() + self.recent.len()
+    }
+
     /// What is shown of the evidence, in order, and how many calls are left out.
     fn shown(&self) -> (Vec<&Filled>, u64) {
         let room = EVIDENCE_MAX.saturating_sub(self.pinned.len());

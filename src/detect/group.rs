@@ -84,6 +84,8 @@ const UNCOUNTED: u8 = u8::MAX;
 
 /// A call takes as much of memory as that many places of calls.
 pub(super) const PLACES_OF_A_CALL: usize = 8;
+/// What was told takes some three hundred bytes without its calls.
+const PLACES_OF_TOLD: usize = 2;
 
 impl Group {
     /// A group of which nothing happened within a reach before the floor.
@@ -320,7 +322,16 @@ impl Group {
     /// How much of memory it takes, in places of calls. It takes about as much as one itself.
     pub(super) fn weight(&self) -> usize {
         let shrunk = self.shrunk as usize;
-        self.events.len().saturating_sub(shrunk) * PLACES_OF_A_CALL + shrunk + 1
+        let own = self.events.len().saturating_sub(shrunk) * PLACES_OF_A_CALL + shrunk + 1;
+        if self.is_told { own + self.weight_of_told() } else { own }
+    }
+
+    /// What was told, with the calls that it rests on, some of which the group has itself.
+    fn weight_of_told(&self) -> usize {
+        let Some(rare) = &self.rare else { return 0 };
+        let of_load = rare.load.as_ref().and_then(|load| load.told.as_ref());
+        let told = rare.told.as_deref().into_iter().chain(of_load);
+        told.map(|told| told.held() * PLACES_OF_A_CALL + PLACES_OF_TOLD).sum()
     }
 
     /// How much it would take if it held no more than places, as far as it may.

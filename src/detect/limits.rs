@@ -17,8 +17,8 @@ pub const STATE_SATURATED: &str = "state-saturated";
 pub(super) struct Limits {
     /// Groups of one rule.
     pub(super) groups_max: usize,
-    /// Calls over all groups of one rule, a group by itself counted as an eighth of one; of a first-seen rule, values.
-    /// Evidence of what was told that lies further back is not among them.
+    /// Calls over all groups of one rule, with those that open episodes rest on, and a group by itself counted as an
+    /// eighth of one; of a first-seen rule, values.
     pub(super) calls_max: usize,
     /// Calls of one group within what its rule looks back over. More of them are told: every batch
     /// that touches the group goes through them.

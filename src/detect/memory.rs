@@ -162,6 +162,30 @@ fn a_group_that_takes_all_the_room_is_not_read_again_for_every_batch() {
     assert!(engine.groups_held() < 60, "the others make room");
 }
 
+/// An episode that goes on for hours keeps its evidence, which lies far behind what is counted.
+#[test]
+fn evidence_of_what_was_told_is_held_within_the_bound_too() {
+    let rules =
+        rules("{title: t, logsource: {product: mcp}, detection: {s: {outcome: ok}, condition: s}}");
+    let limits = Limits { calls_max: 400, ..Limits::default() };
+    let mut engine = Engine::with_limits(Arc::clone(&rules), labels(), limits);
+    let mut ledger = Ledger::new(Arc::clone(&rules));
+    let calls: Vec<Arc<Call>> = (0..3_000_u64)
+        .map(|number| {
+            let round = i64::try_from(number / 50).unwrap();
+            of(usize::try_from(number % 50).unwrap(), round * 9 * Micros::MINUTE, "t", number)
+        })
+        .collect();
+    run(&mut ledger, &mut engine, &calls, 50);
+    let cost = engine.costs()[0];
+    assert!(cost.held <= 400 && cost.let_go > 0, "{cost:?}");
+    let at_once = evaluate(rules, labels(), calls);
+    assert_eq!(at_once.len(), 50, "each of nine hours");
+    for alert in &at_once {
+        assert_eq!(said(&ledger.alerts[&alert.id]), said(alert));
+    }
+}
+
 #[test]
 fn many_busy_actors_are_held_by_the_places_of_their_calls_and_only_who_fires_is_read_again() {
     let rules = rules(&COUNT.replace("gte: 3", "gte: 30"));

@@ -38,6 +38,11 @@ impl Told {
         Self { from, open: None, reported: Vec::new() }
     }
 
+    /// How many calls are held for what is open.
+    pub(super) fn held(&self) -> usize {
+        self.open.as_ref().map_or(0, Episode::held)
+    }
+
     /// True if nothing that happens from the floor on can concern what was told.
     pub(super) const fn is_over(&self, floor: Micros) -> bool {
         self.open.is_none() && self.reported.is_empty() && self.from.0 <= floor.0
