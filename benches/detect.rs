@@ -28,8 +28,8 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 const BATCH: u64 = 8_000;
 const EVENTS: u64 = 1_000_000;
 const EVENT_EVERY_MICROS: i64 = 10_000;
-/// The last calls of a principal or a session that the rules' reach takes in.
-const LAST_MAX: usize = 64;
+/// The last calls of a principal or a session: more than the rules and the episodes that go on look back at.
+const LAST_MAX: usize = 4_096;
 /// Groups whose memory is measured: with five calls each no more than a rule holds as a whole, and as many as fill
 /// their table well, whose room would else be counted with them.
 const GROUPS: u64 = 28_000;
