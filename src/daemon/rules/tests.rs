@@ -240,16 +240,21 @@ fn held(home: &Path) -> (Keeper, std::sync::mpsc::Receiver<()>, std::sync::mpsc:
     (keeper, begun, go)
 }
 
+/// Makes a rule, and looks until it is being read.
+fn begin_to_read(keeper: &mut Keeper, begun: &std::sync::mpsc::Receiver<()>, rule: &Path) {
+    fs::write(rule, RULE).unwrap();
+    keeper.look_now();
+    keeper.look_now();
+    begun.recv().unwrap();
+}
+
 #[test]
 fn while_changed_rules_are_read_those_before_are_in_force_and_nobody_waits() {
     let home = tempfile::tempdir().unwrap();
     let (mut keeper, begun, go) = held(home.path());
     let awake = Arc::new(Notify::new());
     keeper.wake(Arc::clone(&awake));
-    fs::write(home.path().join("rules/a.yml"), RULE).unwrap();
-    keeper.look_now();
-    keeper.look_now();
-    begun.recv().unwrap();
+    begin_to_read(&mut keeper, &begun, &home.path().join("rules/a.yml"));
     for _ in 0..3 {
         keeper.look_now();
         assert!(matches!(keeper.ended(), Change::None));
@@ -268,10 +273,7 @@ fn what_is_changed_while_it_is_read_is_read_again_and_what_was_read_is_of_no_use
     let home = tempfile::tempdir().unwrap();
     let (mut keeper, begun, go) = held(home.path());
     let file = |name: &str| home.path().join("rules").join(name);
-    fs::write(file("a.yml"), RULE).unwrap();
-    keeper.look_now();
-    keeper.look_now();
-    begun.recv().unwrap();
+    begin_to_read(&mut keeper, &begun, &file("a.yml"));
     // Two files that belong together, and what is under way may see one of them, or both, or none.
     fs::write(file("a.yml"), RULE.replace("ran: no", "ran: yes")).unwrap();
     fs::write(file("b.yml"), RULE).unwrap();
@@ -293,10 +295,7 @@ fn what_looks_as_before_once_it_was_read_in_vain_is_read_again() {
     let home = tempfile::tempdir().unwrap();
     let (mut keeper, begun, go) = held(home.path());
     let file = |name: &str| home.path().join("rules").join(name);
-    fs::write(file("a.yml"), RULE).unwrap();
-    keeper.look_now();
-    keeper.look_now();
-    begun.recv().unwrap();
+    begin_to_read(&mut keeper, &begun, &file("a.yml"));
     fs::write(file("b.yml"), RULE).unwrap();
     go.send(()).unwrap();
     assert!(matches!(ended(&mut keeper), Change::None));
